@@ -1,0 +1,46 @@
+# How every target of the project is made: pareprop_library() for a folder of the library,
+# pareprop_test() for a test program.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+find_program(CCACHE_PROGRAM ccache)
+if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  # The sloppiness is what ccache asks for to cache files that use a precompiled header.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
+      CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
+      ${CCACHE_PROGRAM})
+endif()
+
+set(PAREPROP_WARNINGS -Wall -Wextra -Werror -Wshadow -Wnon-virtual-dtor -Wunused)
+
+# pareprop_library(graph SOURCES a.cpp ... LINKS pareprop_x ...): the target pareprop_graph, known to
+# others as pareprop::graph. It sees only what it links to, so a stray include does not compile.
+function(pareprop_library name)
+  cmake_parse_arguments(arg "" "" "SOURCES;LINKS" ${ARGN})
+  set(target pareprop_${name})
+  add_library(${target} STATIC ${arg_SOURCES})
+  add_library(pareprop::${name} ALIAS ${target})
+  set_target_properties(${target} PROPERTIES EXPORT_NAME ${name})
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  target_compile_options(${target} PRIVATE ${PAREPROP_WARNINGS})
+  target_include_directories(${target} PUBLIC
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  target_link_libraries(${target} PUBLIC ${arg_LINKS})
+  set_property(GLOBAL APPEND PROPERTY PAREPROP_LIBRARIES ${target})
+endfunction()
+
+# pareprop_test(graph_tests LABEL unit SOURCES ... LINKS ...): a GoogleTest program; each of its cases
+# is a test of ctest.
+function(pareprop_test target)
+  cmake_parse_arguments(arg "" "LABEL" "SOURCES;LINKS" ${ARGN})
+  add_executable(${target} ${arg_SOURCES})
+  target_compile_options(${target} PRIVATE ${PAREPROP_WARNINGS})
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
+  target_link_libraries(${target} PRIVATE ${arg_LINKS} GTest::gtest)
+  gtest_discover_tests(${target} PROPERTIES LABELS "${arg_LABEL}" TIMEOUT 1200
+                       DISCOVERY_TIMEOUT 120)
+endfunction()

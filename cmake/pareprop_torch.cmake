@@ -1,0 +1,35 @@
+# libtorch, from wherever CMAKE_PREFIX_PATH or Torch_DIR says, else from the Python of this tree.
+
+if(NOT Torch_DIR AND NOT CMAKE_PREFIX_PATH)
+  find_program(PAREPROP_PYTHON NAMES python3 PATHS ${PROJECT_SOURCE_DIR}/.venv/bin NO_DEFAULT_PATH)
+  if(NOT PAREPROP_PYTHON)
+    find_program(PAREPROP_PYTHON NAMES python3)
+  endif()
+  execute_process(
+    COMMAND ${PAREPROP_PYTHON} -c "import torch; print(torch.utils.cmake_prefix_path)"
+    OUTPUT_VARIABLE torch_prefix OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+  list(APPEND CMAKE_PREFIX_PATH ${torch_prefix})
+endif()
+find_package(Torch QUIET)
+if(NOT Torch_FOUND)
+  message(FATAL_ERROR "libtorch was not found. Run 'make setup', or install it with "
+          "'pip install torch==2.13.0' and configure with -DCMAKE_PREFIX_PATH="
+          "$(python3 -c 'import torch; print(torch.utils.cmake_prefix_path)')")
+endif()
+
+# The OpenMP runtime that libtorch itself uses: a second one would have thread counts of its own.
+get_filename_component(torch_library_dir ${TORCH_LIBRARY} DIRECTORY)
+find_library(PAREPROP_GOMP NAMES libgomp.so.1 gomp PATHS ${torch_library_dir} NO_DEFAULT_PATH)
+if(NOT PAREPROP_GOMP)
+  find_library(PAREPROP_GOMP NAMES libgomp.so.1 gomp REQUIRED)
+endif()
+
+add_library(pareprop_torch INTERFACE)
+add_library(pareprop::torch ALIAS pareprop_torch)
+set_target_properties(pareprop_torch PROPERTIES EXPORT_NAME torch)
+target_include_directories(pareprop_torch SYSTEM INTERFACE
+  $<BUILD_INTERFACE:${TORCH_INCLUDE_DIRS}>)
+target_compile_options(pareprop_torch INTERFACE -fopenmp)
+target_link_libraries(pareprop_torch INTERFACE
+  $<BUILD_INTERFACE:${TORCH_LIBRARIES}> $<BUILD_INTERFACE:${PAREPROP_GOMP}>)
+set_property(GLOBAL APPEND PROPERTY PAREPROP_LIBRARIES pareprop_torch)

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "pareprop/graph/policy.h"
+
+namespace pareprop {
+
+// What the forward pass keeps for the backward pass, and what must be recovered, per branch k of
+// Note [The chain of branches].
+struct BranchKeep {
+  bool tape = false;   // the tape is kept from the forward pass
+  bool value = false;  // u[k] is kept from the forward pass
+  bool wants_value =
+      false;  // the backward pass uses u[k]; if it is not kept, recover(k) must make it
+
+  bool needs_recover() const { return !tape || (wants_value && !value); }
+  // recover(k) rebuilds a tape whose output nobody reads.
+  bool tape_only() const { return !tape && (value || !wants_value); }
+};
+
+struct KeepPlan {
+  std::vector<BranchKeep> branches;  // 2 per block, in forward order
+  bool wants_y1 = false;             // the backward pass uses the outputs of the stack, u[2N] ...
+  bool wants_y2 = false;             // ... and u[2N+1]
+
+  int depth() const { return static_cast<int>(branches.size() / 2); }
+};
+
+struct KeepOptions {
+  // Topmost branches whose tape is kept from the forward pass whatever their policy: they are
+  // used first in the backward pass, while nothing else is alive.
+  int tail = 0;
+  // Recover u[0] too, although no gradient needs it: x1 - x2 there measures the drift.
+  bool recover_bottom = true;
+};
+
+KeepPlan keep_plan(const std::vector<Policy>& policies, const KeepOptions& options = {});
+
+}  // namespace pareprop

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace pareprop {
+
+// What the forward pass keeps of one block, y1 = x1 + F(x2), y2 = x2 + G(y1).
+enum class Policy {
+  store,       // everything its gradient needs: nothing is recomputed
+  checkpoint,  // both inputs, x1 and x2: branches are recomputed, streams are not
+  anchor,      // x2 only: G is recomputed without its last product, and x2 does not drift
+  reverse,     // nothing: inputs are recovered from outputs
+};
+
+// A named preset: one policy for every block, and whether the recover chain has its own lane.
+enum class Mode {
+  stored,
+  checkpoint,
+  reprop,     // all reverse, one lane: vanilla reversible training
+  pareprop,   // all reverse, recovery beside the gradient
+  automatic,  // spelled `auto`: policies by a byte budget, overlap by measuring
+};
+
+std::string_view name(Policy policy);
+std::string_view name(Mode mode);
+
+// Throw std::invalid_argument listing the known names.
+Policy parse_policy(std::string_view text);
+Mode parse_mode(std::string_view text);
+
+const std::vector<Mode>& all_modes();
+
+}  // namespace pareprop

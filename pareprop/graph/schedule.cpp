@@ -1,0 +1,130 @@
+#include "pareprop/graph/schedule.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+namespace pareprop {
+namespace {
+
+// Walks the branches from the top and adds the tasks of Note [The backward schedule].
+class Builder {
+ public:
+  Builder(const KeepPlan& plan, const ScheduleOptions& options, int ready)
+      : plan_(plan),
+        options_(options),
+        steps_(static_cast<int>(plan.branches.size())),
+        ready_(ready) {
+    const auto count = static_cast<std::size_t>(steps_);
+    recover_.assign(count, -1);
+    gradient_.assign(count, -1);
+    weight_gradient_.assign(count, -1);
+  }
+
+  TaskGraph build(const KeepPlan* below) {
+    const int ahead = options_.overlap ? options_.lookahead : 0;
+    int recovered = 0, recovered_below = 0;
+    for (int s = 0; s < steps_; ++s) {
+      // Recovery is added as early as its edges allow, so that its lane is never held up by order.
+      for (; recovered < steps_ && recovered <= s + ahead; ++recovered) add_recover(recovered);
+      if (below != nullptr && options_.overlap) {
+        for (; recovered_below <= s + ahead - steps_; ++recovered_below) {
+          add_recover_below(*below, recovered_below);
+        }
+      }
+      add_gradient(s);
+      if (deferred()) add_weight_gradient(s);
+    }
+    return std::move(graph_);
+  }
+
+ private:
+  bool deferred() const { return options_.overlap && options_.deferred > 0; }
+  int branch(int s) const { return steps_ - 1 - s; }
+
+  int lane(TaskKind kind, int k) const {
+    if (!options_.overlap) return 0;
+    if (options_.assignment == LaneAssignment::by_block) return (k / 2) % 2;
+    if (kind == TaskKind::recover) return 1;
+    if (kind == TaskKind::gradient) return 0;
+    // On two lanes recovery and dX cost about the same, so the blocks' dW alternate between them.
+    return options_.lanes > 2 ? 2 : (k / 2) % 2;
+  }
+
+  static void need(Task& task, const std::vector<int>& of, int s) {
+    if (s >= 0 && s < static_cast<int>(of.size()) && of[static_cast<std::size_t>(s)] >= 0) {
+      task.needs.push_back(of[static_cast<std::size_t>(s)]);
+    }
+  }
+
+  void need_last_recover(Task& task) const {
+    if (last_recover_ >= 0) task.needs.push_back(last_recover_);
+  }
+
+  void add_recover(int s) {
+    const int k = branch(s);
+    if (s < ready_ || !plan_.branches[static_cast<std::size_t>(k)].needs_recover()) return;
+    Task task{
+        .kind = TaskKind::recover, .branch = k, .lane = lane(TaskKind::recover, k), .needs = {}};
+    need_last_recover(task);
+    if (options_.overlap) need(task, gradient_, s - 1 - options_.lookahead);
+    last_recover_ = recover_[static_cast<std::size_t>(s)] = graph_.add(std::move(task));
+  }
+
+  void add_recover_below(const KeepPlan& below, int j) {
+    const int count = static_cast<int>(below.branches.size());
+    if (j >= count) return;
+    const int k = count - 1 - j;
+    if (!below.branches[static_cast<std::size_t>(k)].needs_recover()) return;
+    Task task{.kind = TaskKind::recover,
+              .branch = k,
+              .lane = lane(TaskKind::recover, k),
+              .needs = {},
+              .stack = 1};
+    need_last_recover(task);
+    need(task, gradient_, steps_ + j - 1 - options_.lookahead);
+    last_recover_ = graph_.add(std::move(task));
+  }
+
+  void add_gradient(int s) {
+    const int k = branch(s);
+    Task task{
+        .kind = TaskKind::gradient, .branch = k, .lane = lane(TaskKind::gradient, k), .needs = {}};
+    need(task, recover_, s);
+    need(task, gradient_, s - 1);
+    if (deferred()) need(task, weight_gradient_, s - 1 - options_.deferred);
+    gradient_[static_cast<std::size_t>(s)] = graph_.add(std::move(task));
+  }
+
+  void add_weight_gradient(int s) {
+    const int k = branch(s);
+    Task task{.kind = TaskKind::weight_gradient,
+              .branch = k,
+              .lane = lane(TaskKind::weight_gradient, k),
+              .needs = {}};
+    need(task, gradient_, s);
+    weight_gradient_[static_cast<std::size_t>(s)] = graph_.add(std::move(task));
+  }
+
+  const KeepPlan& plan_;
+  const ScheduleOptions& options_;
+  const int steps_;
+  const int ready_;
+  TaskGraph graph_;
+  std::vector<int> recover_, gradient_, weight_gradient_;  // task ids by step, -1: none
+  int last_recover_ = -1;
+};
+
+}  // namespace
+
+TaskGraph backward_schedule(const KeepPlan& plan, const ScheduleOptions& options, int ready,
+                            const KeepPlan* below) {
+  if (options.lookahead < 0 || options.deferred < 0 || options.lanes < 2 || options.lanes > 3) {
+    throw std::invalid_argument(
+        "schedule: expected lookahead >= 0, deferred >= 0 and 2 or 3 lanes, got lookahead " +
+        std::to_string(options.lookahead) + ", deferred " + std::to_string(options.deferred) +
+        ", " + std::to_string(options.lanes) + " lanes");
+  }
+  return Builder(plan, options, ready).build(below);
+}
+
+}  // namespace pareprop

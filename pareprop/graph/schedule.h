@@ -1,0 +1,45 @@
+#pragma once
+
+#include "pareprop/graph/keep_plan.h"
+#include "pareprop/graph/task_graph.h"
+
+namespace pareprop {
+
+// Which lane a task goes to when recovery and gradient overlap.
+enum class LaneAssignment {
+  by_kind,   // lane 0 gradients, lane 1 recovery: CPU threads
+  by_block,  // blocks alternate between lanes 0 and 1, both kinds together: accelerator streams,
+             // where autograd runs a gradient on the stream that recorded its tape
+};
+
+struct ScheduleOptions {
+  // Recovery runs on a lane of its own, ahead of the gradient chain.
+  bool overlap = false;
+  // How many branches recovery may be ahead of the gradient; 2 is one block. At most
+  // lookahead + 1 recovered tapes are alive.
+  int lookahead = 2;
+  // Weight gradients become tasks of their own, off the critical path; at most this many branches
+  // may be waiting for theirs. 0: computed with the gradient. Used with overlap only.
+  int deferred = 0;
+  // 2, or 3: the third lane takes the deferred weight gradients.
+  int lanes = 2;
+  LaneAssignment assignment = LaneAssignment::by_kind;
+};
+
+// Note [The backward schedule]
+// Branches are walked from the top, s = 0, 1, 2, ... The recover chain is recover(s) ->
+// recover(s+1), the gradient chain is gradient(s) -> gradient(s+1), and gradient(s) needs
+// recover(s): a recover never needs a gradient, which is what lets the chains overlap. Two edges
+// only bound memory:
+//     recover(s) needs gradient(s - 1 - lookahead)      at most lookahead + 1 tapes
+//     gradient(s) needs weight_gradient(s - 1 - deferred)
+// Without overlap everything is on lane 0 as recover(0) gradient(0) recover(1) gradient(1) ...: one
+// branch's tape at a time.
+
+// The backward pass of one stack. `ready` topmost branches were recovered in advance. When `below`
+// is given, the graph ends with the recovery of its topmost branches (Task::stack 1) as far as it
+// can run beside the last gradients of this stack.
+TaskGraph backward_schedule(const KeepPlan& plan, const ScheduleOptions& options, int ready = 0,
+                            const KeepPlan* below = nullptr);
+
+}  // namespace pareprop

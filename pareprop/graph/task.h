@@ -1,0 +1,41 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace pareprop {
+
+// Note [The chain of branches]
+// A stack of N blocks is a chain of 2N branches B[0], B[1], ... = F0, G0, F1, G1, ... that acts on
+// one sequence of stream values. With u[0] = x1 and u[1] = x2 of the lowest block,
+//     u[k+2] = u[k] + B[k](u[k+1])                      forward
+//     u[k]   = u[k+2] - B[k](u[k+1])                    recover
+//     du[k+1] += B[k]'(u[k+1])^T du[k+2]                gradient (and du[k] += du[k+2])
+// The outputs are u[2N] and u[2N+1]. Block i owns branches 2i (F) and 2i+1 (G); its inputs are
+// u[2i] and u[2i+1]. Everything below is written for one branch k: there is no even or odd case,
+// and so no depth at which the last step differs from the others.
+
+enum class TaskKind {
+  recover,          // rebuild the tape of branch k and, where it is needed, u[k]
+  gradient,         // du[k+1] from du[k+2]; weight gradients too, unless they are deferred
+  weight_gradient,  // the weight gradients that were deferred
+};
+
+struct Task {
+  TaskKind kind = TaskKind::gradient;
+  int branch = 0;          // k of Note [The chain of branches]
+  int lane = 0;            // tasks of one lane run in the order they were added
+  std::vector<int> needs;  // tasks that must have ended before; always added earlier
+  int stack = 0;           // 0: the stack being differentiated; 1: the next one below (look-ahead)
+
+  int block() const { return branch / 2; }
+  bool is_f() const { return branch % 2 == 0; }
+};
+
+std::string_view name(TaskKind kind);
+
+// "recover F3", "gradient G0", "recover G5 below".
+std::string label(const Task& task);
+
+}  // namespace pareprop

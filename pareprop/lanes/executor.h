@@ -1,0 +1,37 @@
+#pragma once
+
+#include <functional>
+
+#include "pareprop/graph/task_graph.h"
+
+namespace pareprop {
+
+// Sees every task begin and end, on the lane that runs it. Calls of different lanes may coincide.
+class Observer {
+ public:
+  virtual ~Observer() = default;
+  virtual void on_begin(int task, int lane) = 0;
+  virtual void on_end(int task, int lane) = 0;
+};
+
+// Runs the body of one task.
+using TaskBody = std::function<void(const Task&)>;
+
+// Note [Errors cross lanes]
+// The first exception that a body throws is kept. Tasks that have not begun then do not run, bodies
+// that are running end, and the exception is thrown from run() on the caller's thread. The executor
+// can be used again.
+
+class Executor {
+ public:
+  virtual ~Executor() = default;
+
+  // Lanes that really run side by side.
+  virtual int lanes() const = 0;
+
+  // Runs every task once, after those it needs and in the order of its lane, and returns when all
+  // have ended (on an accelerator: have been issued). One run at a time: a second caller waits.
+  virtual void run(const TaskGraph& graph, const TaskBody& body, Observer* observer = nullptr) = 0;
+};
+
+}  // namespace pareprop

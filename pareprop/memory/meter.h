@@ -1,0 +1,52 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace pareprop::memory {
+
+// What memory is for. An allocation carries the tag of the thread that asked for it.
+enum class Tag : std::uint8_t { parameters, gradients, optimizer, streams, tape, other };
+inline constexpr std::size_t kTags = 6;
+
+std::string_view name(Tag tag);
+
+// Allocations of this thread get `tag` until the scope ends.
+class TagScope {
+ public:
+  explicit TagScope(Tag tag);
+  ~TagScope();
+  TagScope(const TagScope&) = delete;
+  TagScope& operator=(const TagScope&) = delete;
+
+ private:
+  Tag previous_;
+};
+
+Tag current_tag();
+
+// Bytes as asked for (not as rounded up), seen by the installed allocator.
+struct Usage {
+  std::array<std::int64_t, kTags> live{};
+  std::array<std::int64_t, kTags> peak{};  // of each tag on its own
+  std::int64_t total_live = 0;
+  std::int64_t total_peak = 0;
+  std::int64_t activation_live = 0;  // all but parameters, gradients and optimizer
+  std::int64_t activation_peak = 0;
+
+  std::int64_t live_of(Tag tag) const { return live[static_cast<std::size_t>(tag)]; }
+  std::int64_t peak_of(Tag tag) const { return peak[static_cast<std::size_t>(tag)]; }
+};
+
+// Counters of the whole process. Thread-safe. Zero until the allocator is installed
+// (memory/caching_allocator.h).
+Usage usage();
+void reset_peaks();
+
+namespace detail {
+void count(Tag tag, std::int64_t bytes);  // negative bytes: released
+}
+
+}  // namespace pareprop::memory
