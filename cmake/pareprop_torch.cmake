@@ -10,7 +10,10 @@ if(NOT Torch_DIR AND NOT CMAKE_PREFIX_PATH)
     OUTPUT_VARIABLE torch_prefix OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
   list(APPEND CMAKE_PREFIX_PATH ${torch_prefix})
 endif()
+# The wheel warns that it comes without kineto, a static library that nothing here needs.
+set(CMAKE_MESSAGE_LOG_LEVEL ERROR)
 find_package(Torch QUIET)
+unset(CMAKE_MESSAGE_LOG_LEVEL)
 if(NOT Torch_FOUND)
   message(FATAL_ERROR "libtorch was not found. Run 'make setup', or install it with "
           "'pip install torch==2.13.0' and configure with -DCMAKE_PREFIX_PATH="
@@ -28,8 +31,8 @@ add_library(pareprop_torch INTERFACE)
 add_library(pareprop::torch ALIAS pareprop_torch)
 set_target_properties(pareprop_torch PROPERTIES EXPORT_NAME torch)
 target_include_directories(pareprop_torch SYSTEM INTERFACE
-  $<BUILD_INTERFACE:${TORCH_INCLUDE_DIRS}>)
+  "$<BUILD_INTERFACE:${TORCH_INCLUDE_DIRS}>")
 target_compile_options(pareprop_torch INTERFACE -fopenmp)
 target_link_libraries(pareprop_torch INTERFACE
-  $<BUILD_INTERFACE:${TORCH_LIBRARIES}> $<BUILD_INTERFACE:${PAREPROP_GOMP}>)
+  "$<BUILD_INTERFACE:${TORCH_LIBRARIES}>" "$<BUILD_INTERFACE:${PAREPROP_GOMP}>")
 set_property(GLOBAL APPEND PROPERTY PAREPROP_LIBRARIES pareprop_torch)
