@@ -1,0 +1,38 @@
+# cmake -DBUILD_DIR=... -DCONSUMER_DIR=... -DWORK_DIR=... ... -P install_and_use.cmake
+# Nothing but the prefix is given to the consumer: what it needs must come from the package.
+
+function(step what)
+  execute_process(COMMAND ${ARGN} RESULT_VARIABLE result OUTPUT_VARIABLE output
+                  ERROR_VARIABLE output)
+  if(NOT result EQUAL 0)
+    message(FATAL_ERROR "${what} failed (${result}):\n${output}")
+  endif()
+  set(output "${output}" PARENT_SCOPE)
+endfunction()
+
+file(REMOVE_RECURSE ${WORK_DIR})
+set(prefix ${WORK_DIR}/prefix)
+
+step("installing" ${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${prefix})
+
+# Moved after the install: a package that only works where it was put first is not relocatable.
+file(RENAME ${prefix} ${WORK_DIR}/moved)
+step("configuring the consumer" ${CMAKE_COMMAND} -S ${CONSUMER_DIR} -B ${WORK_DIR}/build
+     -G ${GENERATOR} -DCMAKE_CXX_COMPILER=${CXX_COMPILER} -DCMAKE_BUILD_TYPE=${BUILD_TYPE}
+     -DCMAKE_CXX_FLAGS=${CXX_FLAGS} -DCMAKE_EXE_LINKER_FLAGS=${LINKER_FLAGS}
+     -DCMAKE_PREFIX_PATH=${WORK_DIR}/moved)
+step("building the consumer" ${CMAKE_COMMAND} --build ${WORK_DIR}/build)
+step("running the consumer" ${WORK_DIR}/build/consumer)
+if(NOT output MATCHES "lane 1: recover F0\n")
+  message(FATAL_ERROR "the consumer ran, but did not print its schedule:\n${output}")
+endif()
+if(EXISTS ${WORK_DIR}/moved/bin/pareprop)
+  step("running the installed program" ${WORK_DIR}/moved/bin/pareprop --help)
+endif()
+
+file(GLOB_RECURSE installed RELATIVE ${WORK_DIR}/moved ${WORK_DIR}/moved/*)
+foreach(path IN LISTS installed)
+  if(NOT path MATCHES "^(bin/pareprop$|include/pareprop/.*\\.h$|lib[^/]*/)")
+    message(FATAL_ERROR "installed, but not meant to be: ${path}")
+  endif()
+endforeach()
