@@ -47,6 +47,9 @@ void reset_peaks();
 
 namespace detail {
 void count(Tag tag, std::int64_t bytes);  // negative bytes: released
-}
+// Live bytes change their tag. Not two calls of count(): the total, which does not change, would
+// have a peak or a dip that never was.
+void move(Tag from, Tag to, std::int64_t bytes);
+}  // namespace detail
 
 }  // namespace pareprop::memory

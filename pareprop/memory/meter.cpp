@@ -1,0 +1,96 @@
+#include "pareprop/memory/meter.h"
+
+#include <atomic>
+
+namespace pareprop::memory {
+namespace {
+
+// Note [The meter]
+// Every counter is one atomic, so that what the live value was after each allocation is known to
+// the thread that made it, and the peak, raised by compare-exchange, is the true maximum of these
+// values. Total and activation are counters of their own: a sum of tags read one after the other
+// would be the state of no moment. Nothing here has a constructor or destructor that runs, because
+// tensors are made before main() and freed after it.
+struct alignas(64) Gauge {
+  std::atomic<std::int64_t> live{0};
+  std::atomic<std::int64_t> peak{0};
+
+  void raise_peak(std::int64_t value) {
+    std::int64_t seen = peak.load();
+    while (seen < value && !peak.compare_exchange_weak(seen, value)) {
+    }
+  }
+
+  void add(std::int64_t bytes) {
+    const std::int64_t now = live.fetch_add(bytes) + bytes;
+    if (bytes > 0) raise_peak(now);
+  }
+
+  // An allocation between the load and the store would be lost; the second look finds it.
+  void reset_peak() {
+    peak.store(live.load());
+    raise_peak(live.load());
+  }
+};
+
+constinit std::array<Gauge, kTags> tags{};
+constinit Gauge total;
+constinit Gauge activation;
+constinit thread_local Tag thread_tag = Tag::other;
+
+Gauge& gauge(Tag tag) { return tags[static_cast<std::size_t>(tag)]; }
+
+bool is_activation(Tag tag) {
+  return tag != Tag::parameters && tag != Tag::gradients && tag != Tag::optimizer;
+}
+
+}  // namespace
+
+std::string_view name(Tag tag) {
+  constexpr std::array<std::string_view, kTags> names = {"parameters", "gradients", "optimizer",
+                                                         "streams",    "tape",      "other"};
+  return names[static_cast<std::size_t>(tag)];
+}
+
+TagScope::TagScope(Tag tag) : previous_(thread_tag) { thread_tag = tag; }
+TagScope::~TagScope() { thread_tag = previous_; }
+
+Tag current_tag() { return thread_tag; }
+
+Usage usage() {
+  Usage result;
+  for (std::size_t i = 0; i < kTags; ++i) {
+    result.live[i] = tags[i].live.load();
+    result.peak[i] = tags[i].peak.load();
+  }
+  result.total_live = total.live.load();
+  result.total_peak = total.peak.load();
+  result.activation_live = activation.live.load();
+  result.activation_peak = activation.peak.load();
+  return result;
+}
+
+void reset_peaks() {
+  for (Gauge& each : tags) each.reset_peak();
+  total.reset_peak();
+  activation.reset_peak();
+}
+
+namespace detail {
+
+void count(Tag tag, std::int64_t bytes) {
+  gauge(tag).add(bytes);
+  total.add(bytes);
+  if (is_activation(tag)) activation.add(bytes);
+}
+
+void move(Tag from, Tag to, std::int64_t bytes) {
+  if (from == to) return;
+  gauge(from).add(-bytes);
+  gauge(to).add(bytes);
+  if (is_activation(from) && !is_activation(to)) activation.add(-bytes);
+  if (!is_activation(from) && is_activation(to)) activation.add(bytes);
+}
+
+}  // namespace detail
+}  // namespace pareprop::memory
