@@ -6,7 +6,8 @@
 
 namespace pareprop {
 
-// Sees every task begin and end, on the lane that runs it. Calls of different lanes may coincide.
+// Sees every task begin and end, on the lane that runs it. Calls of different lanes may coincide. A
+// task whose body throws does not end, and what an observer throws counts as thrown by the body.
 class Observer {
  public:
   virtual ~Observer() = default;
@@ -30,7 +31,8 @@ class Executor {
   virtual int lanes() const = 0;
 
   // Runs every task once, after those it needs and in the order of its lane, and returns when all
-  // have ended (on an accelerator: have been issued). One run at a time: a second caller waits.
+  // have ended (on an accelerator: have been issued). One run at a time: a second caller waits, and
+  // a run from inside a task of the same executor throws std::logic_error.
   virtual void run(const TaskGraph& graph, const TaskBody& body, Observer* observer = nullptr) = 0;
 };
 

@@ -6,6 +6,10 @@
 
 #include "pareprop/lanes/executor.h"
 
+namespace c10 {
+struct Storage;
+}
+
 namespace pareprop {
 
 // Note [Stream lanes]
@@ -18,15 +22,22 @@ namespace pareprop {
 // (record_on_current_stream), or its memory could be reused too early.
 class StreamLanes final : public Executor {
  public:
+  // Throws std::invalid_argument when the device has no streams in this build of torch, as the CPU.
   explicit StreamLanes(c10::Device device, int lanes = 2);
   ~StreamLanes() override;
 
   int lanes() const override;
+  // Throws std::invalid_argument when the graph has more lanes than this executor. After a body
+  // threw, the caller's stream is ordered after everything that was issued until then.
   void run(const TaskGraph& graph, const TaskBody& body, Observer* observer = nullptr) override;
 
  private:
   struct State;
   std::unique_ptr<State> state_;
 };
+
+// The memory of `storage` is not reused before the work that its device's current stream has now is
+// done. Does nothing for storages on the CPU and undefined ones.
+void record_on_current_stream(const c10::Storage& storage);
 
 }  // namespace pareprop

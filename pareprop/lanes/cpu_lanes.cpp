@@ -1,0 +1,215 @@
+#include "pareprop/lanes/cpu_lanes.h"
+
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "pareprop/lanes/run_scope.h"
+
+namespace pareprop {
+namespace {
+
+// One run of a graph. Lives on the caller's stack: run() returns only when no lane uses it.
+struct Run {
+  Run(const TaskGraph& graph_, const TaskBody& body_, Observer* observer_,
+      const AroundLane& around_, const RunScope& scope_)
+      : graph(graph_),
+        body(body_),
+        observer(observer_),
+        around(around_),
+        scope(scope_),
+        ended(static_cast<std::size_t>(graph_.size()), false),
+        tasks_of(static_cast<std::size_t>(graph_.lanes())) {
+    for (int id = 0; id < graph.size(); ++id) {
+      tasks_of[static_cast<std::size_t>(graph[id].lane)].push_back(id);
+    }
+  }
+
+  const TaskGraph& graph;
+  const TaskBody& body;
+  Observer* const observer;
+  const AroundLane& around;
+  const RunScope& scope;
+
+  std::vector<bool> ended;
+  std::vector<std::vector<int>> tasks_of;  // by lane
+  std::exception_ptr error;                // the first one
+  int working = 0;                         // lanes other than the caller's that are still at it
+};
+
+}  // namespace
+
+// One mutex for all: a task takes milliseconds, a hand-over under the lock a microsecond. It also
+// orders memory: what a task wrote before it was marked ended is seen by all that need it.
+struct CpuLanes::State {
+  struct Lane {
+    std::thread thread;
+    std::condition_variable wake;
+    Run* run = nullptr;  // what the thread shall work on
+    int waits_for = -1;  // a task
+  };
+
+  explicit State(int lanes_) : lanes(static_cast<std::size_t>(lanes_)) {}
+
+  ~State() {
+    {
+      const std::lock_guard lock(mutex);
+      stop = true;
+    }
+    for (Lane& lane : lanes) {
+      lane.wake.notify_one();
+      if (lane.thread.joinable()) lane.thread.join();
+    }
+  }
+
+  // Apart from the constructor, so that the destructor joins what was started when it throws.
+  void start() {
+    for (int lane = 1; lane < static_cast<int>(lanes.size()); ++lane) {
+      at(lane).thread = std::thread([this, lane] { work(lane); });
+    }
+  }
+
+  Lane& at(int lane) { return lanes[static_cast<std::size_t>(lane)]; }
+
+  void work(int lane) {
+    Lane& own = at(lane);
+    std::unique_lock lock(mutex);
+    while (true) {
+      own.wake.wait(lock, [&] { return stop || own.run != nullptr; });
+      if (own.run == nullptr) return;
+      Run& run = *own.run;
+      lock.unlock();
+      {
+        const LaneScope scope(run.scope);
+        run_lane(run, lane);
+      }
+      lock.lock();
+      own.run = nullptr;
+      if (--run.working == 0) at(0).wake.notify_one();
+    }
+  }
+
+  void run_lane(Run& run, int lane) {
+    int calls = 0;
+    const auto tasks = [&] {
+      if (++calls == 1) run_tasks(run, lane);
+    };
+    try {
+      if (run.around) {
+        run.around(lane, tasks);
+      } else {
+        tasks();
+      }
+      if (calls != 1) {
+        throw std::logic_error("cpu lanes: the function around lane " + std::to_string(lane) +
+                               " called its tasks " + std::to_string(calls) +
+                               " times, it must call them once");
+      }
+    } catch (...) {
+      fail(run, std::current_exception());
+    }
+  }
+
+  // Errors go straight into the run, past whatever `around` does with exceptions.
+  void run_tasks(Run& run, int lane) {
+    try {
+      for (const int id : run.tasks_of[static_cast<std::size_t>(lane)]) {
+        const Task& task = run.graph[id];
+        if (!wait_for_needs(run, task)) return;
+        if (run.observer != nullptr) run.observer->on_begin(id, lane);
+        run.body(task);
+        if (run.observer != nullptr) run.observer->on_end(id, lane);
+        end(run, id);
+      }
+    } catch (...) {
+      fail(run, std::current_exception());
+    }
+  }
+
+  // False when the run has failed and the task must not begin.
+  bool wait_for_needs(Run& run, const Task& task) {
+    Lane& own = at(task.lane);
+    std::unique_lock lock(mutex);
+    for (const int needed : task.needs) {
+      own.waits_for = needed;
+      own.wake.wait(lock, [&] {
+        return run.error != nullptr || run.ended[static_cast<std::size_t>(needed)];
+      });
+    }
+    own.waits_for = -1;
+    return run.error == nullptr;
+  }
+
+  void end(Run& run, int id) {
+    const std::lock_guard lock(mutex);
+    run.ended[static_cast<std::size_t>(id)] = true;
+    for (Lane& lane : lanes) {
+      if (lane.waits_for == id) lane.wake.notify_one();
+    }
+  }
+
+  void fail(Run& run, std::exception_ptr error) {
+    const std::lock_guard lock(mutex);
+    if (run.error == nullptr) run.error = std::move(error);
+    for (Lane& lane : lanes) lane.wake.notify_one();
+  }
+
+  // Lanes without a task sleep on.
+  void run_all(Run& run) {
+    const int used = run.graph.lanes();
+    {
+      const std::lock_guard lock(mutex);
+      for (int lane = 1; lane < used; ++lane) {
+        if (run.tasks_of[static_cast<std::size_t>(lane)].empty()) continue;
+        at(lane).run = &run;
+        at(lane).wake.notify_one();
+        ++run.working;
+      }
+    }
+    if (!run.tasks_of[0].empty()) run_lane(run, 0);
+    std::unique_lock lock(mutex);
+    at(0).wake.wait(lock, [&] { return run.working == 0; });
+  }
+
+  std::mutex turn;   // held by the caller whose run it is
+  std::mutex mutex;  // guards everything below, and `ended`, `error` and `working` of the run
+  bool stop = false;
+  std::vector<Lane> lanes;  // lane 0 has no thread: it is whoever calls
+};
+
+CpuLanes::CpuLanes(int lanes) {
+  if (lanes < 1) {
+    throw std::invalid_argument("cpu lanes: expected at least 1 lane, got " +
+                                std::to_string(lanes));
+  }
+  state_ = std::make_unique<State>(lanes);
+  state_->start();
+}
+
+CpuLanes::~CpuLanes() = default;
+
+int CpuLanes::lanes() const { return static_cast<int>(state_->lanes.size()); }
+
+void CpuLanes::run(const TaskGraph& graph, const TaskBody& body, Observer* observer) {
+  run(graph, body, observer, AroundLane());
+}
+
+void CpuLanes::run(const TaskGraph& graph, const TaskBody& body, Observer* observer,
+                   const AroundLane& around) {
+  if (graph.lanes() > lanes()) {
+    throw std::invalid_argument("cpu lanes: the graph has " + std::to_string(graph.lanes()) +
+                                " lanes, this executor " + std::to_string(lanes()) +
+                                "; build the graph for fewer or the executor with more");
+  }
+  const RunScope scope(state_.get());
+  const std::lock_guard turn(state_->turn);
+  Run run(graph, body, observer, around, scope);
+  state_->run_all(run);
+  if (run.error != nullptr) std::rethrow_exception(run.error);
+}
+
+}  // namespace pareprop

@@ -1,0 +1,433 @@
+#include "pareprop/lanes/cpu_lanes.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <ctime>
+#include <fstream>
+#include <stdexcept>
+#include <string>
+#include <thread>
+
+#include "pareprop/lanes/serial_lane.h"
+#include "tests/lanes/gate.h"
+#include "tests/lanes/random_backward.h"
+
+namespace pareprop {
+namespace {
+
+using testing::essential_edges;
+using testing::Gate;
+using testing::HashedBackward;
+using testing::kMoment;
+using testing::kNever;
+using testing::RandomBackward;
+
+int id_of(const TaskGraph& graph, const Task& task) {
+  return static_cast<int>(&task - graph.tasks().data());
+}
+
+// A few tasks on two lanes that need each other to and fro.
+TaskGraph ping_pong(int length) {
+  TaskGraph graph;
+  for (int i = 0; i < length; ++i) {
+    Task task{.branch = i, .lane = i % 2, .needs = {}};
+    if (i > 0) task.needs.push_back(i - 1);
+    graph.add(std::move(task));
+  }
+  return graph;
+}
+
+// Two lanes, no edges.
+TaskGraph side_by_side() {
+  TaskGraph graph;
+  graph.add({.branch = 0, .lane = 0, .needs = {}});
+  graph.add({.branch = 1, .lane = 1, .needs = {}});
+  return graph;
+}
+
+TEST(CpuLanes, ComputeWhatOneThreadComputes) {
+  CpuLanes lanes(3);
+  SerialLane serial;
+  int overlapping = 0;
+  for (std::uint64_t seed = 0; seed < 500; ++seed) {
+    const RandomBackward backward(seed);
+    SCOPED_TRACE(backward.text());
+    overlapping += backward.graph.lanes() > 1;
+    HashedBackward oracle(backward), data(backward);
+    oracle.forward();
+    serial.run(backward.graph, [&](const Task& task) { oracle.run(task); });
+    data.forward();
+    lanes.run(backward.graph, [&](const Task& task) {
+      // Shakes the order in which the lanes get on.
+      const auto naps = std::hash<std::uint64_t>{}(seed * 31 + static_cast<unsigned>(task.branch)) %
+                        (3 + static_cast<unsigned>(task.lane));
+      for (std::uint64_t i = 0; i < naps; ++i) std::this_thread::yield();
+      data.run(task);
+    });
+    ASSERT_EQ(data.results(), oracle.results());
+  }
+  EXPECT_GT(overlapping, 300);
+}
+
+TEST(CpuLanes, RunEachLaneInOrderOnItsOwnThread) {
+  CpuLanes lanes(3);
+  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+    const RandomBackward backward(seed);
+    SCOPED_TRACE(backward.text());
+    std::vector<std::vector<int>> order(3);
+    std::vector<std::thread::id> thread(3, std::this_thread::get_id());
+    lanes.run(backward.graph, [&](const Task& task) {
+      const auto lane = static_cast<std::size_t>(task.lane);
+      if (order[lane].empty()) thread[lane] = std::this_thread::get_id();
+      EXPECT_EQ(thread[lane], std::this_thread::get_id());
+      order[lane].push_back(id_of(backward.graph, task));
+    });
+    std::size_t total = 0;
+    for (std::size_t lane = 0; lane < 3; ++lane) {
+      total += order[lane].size();
+      EXPECT_TRUE(std::is_sorted(order[lane].begin(), order[lane].end()));
+      if (lane == 0 || order[lane].empty()) continue;
+      EXPECT_NE(thread[lane], thread[0]);
+    }
+    EXPECT_EQ(static_cast<int>(total), backward.graph.size());
+    EXPECT_EQ(thread[0], std::this_thread::get_id());
+  }
+}
+
+TEST(CpuLanes, ReallyRunSideBySide) {
+  CpuLanes lanes(2);
+  Gate first, second;
+  lanes.run(side_by_side(), [&](const Task& task) {
+    (task.lane == 0 ? first : second).open();
+    EXPECT_TRUE((task.lane == 0 ? second : first).wait());
+  });
+}
+
+// The needed task does not end before the one that needs it has begun, or a time has passed. With
+// the edge that time always passes; without it, it never does.
+bool begins_too_early(CpuLanes& lanes, const TaskGraph& graph, int id, int needed,
+                      std::chrono::milliseconds time) {
+  Gate begun;
+  bool early = false;
+  lanes.run(graph, [&](const Task& task) {
+    if (id_of(graph, task) == id) begun.open();
+    if (id_of(graph, task) == needed) early = begun.wait(time);
+  });
+  return early;
+}
+
+TEST(CpuLanes, EveryEdgeIsWaitedFor) {
+  CpuLanes lanes(3);
+  int edges = 0;
+  for (std::uint64_t seed = 0; seed < 12; ++seed) {
+    const RandomBackward backward(seed);
+    SCOPED_TRACE(backward.text());
+    for (const auto& [id, needed] : essential_edges(backward.graph)) {
+      if (++edges % 3 != 0) continue;
+      EXPECT_FALSE(begins_too_early(lanes, backward.graph, id, needed, kMoment));
+      EXPECT_TRUE(
+          begins_too_early(lanes, backward.graph.without_edge(id, needed), id, needed, kNever))
+          << label(backward.graph[id]) << " without " << label(backward.graph[needed]);
+    }
+  }
+  EXPECT_GT(edges, 60);
+}
+
+TEST(CpuLanes, ErrorsOfEveryTaskArriveAndStopWhatNeedsIt) {
+  CpuLanes lanes(3);
+  for (std::uint64_t seed = 0; seed < 30; ++seed) {
+    const RandomBackward backward(seed);
+    SCOPED_TRACE(backward.text());
+    const TaskGraph& graph = backward.graph;
+    for (int bad = 0; bad < graph.size(); ++bad) {
+      std::vector<std::atomic<int>> runs(static_cast<std::size_t>(graph.size()));
+      try {
+        lanes.run(graph, [&](const Task& task) {
+          const int id = id_of(graph, task);
+          ++runs[static_cast<std::size_t>(id)];
+          if (id == bad) throw std::runtime_error("task " + std::to_string(id));
+        });
+        FAIL() << "the exception of task " << bad << " did not arrive";
+      } catch (const std::runtime_error& error) {
+        EXPECT_EQ(error.what(), "task " + std::to_string(bad));
+      }
+      for (int id = 0; id < graph.size(); ++id) {
+        const int count = runs[static_cast<std::size_t>(id)];
+        const bool must_not = graph.ancestors(id)[static_cast<std::size_t>(bad)];
+        const bool must = id == bad || graph.ancestors(bad)[static_cast<std::size_t>(id)];
+        EXPECT_LE(count, must_not ? 0 : 1) << id;
+        EXPECT_GE(count, must ? 1 : 0) << id;
+      }
+    }
+    std::atomic<int> runs = 0;
+    lanes.run(graph, [&](const Task&) { ++runs; });
+    EXPECT_EQ(runs, graph.size());
+  }
+}
+
+TEST(CpuLanes, TheFirstOfTwoErrorsArrives) {
+  CpuLanes lanes(2);
+  for (int first = 0; first < 2; ++first) {
+    Gate other_has_begun, first_has_failed;
+    const auto body = [&](const Task& task) {
+      if (task.lane == first) {
+        EXPECT_TRUE(other_has_begun.wait());
+      } else {
+        other_has_begun.open();
+        EXPECT_TRUE(first_has_failed.wait());
+      }
+      throw std::runtime_error(std::to_string(task.lane));
+    };
+    const auto around = [&](int lane, const std::function<void()>& tasks) {
+      tasks();
+      if (lane == first) first_has_failed.open();
+    };
+    try {
+      lanes.run(side_by_side(), body, nullptr, around);
+      FAIL();
+    } catch (const std::runtime_error& error) {
+      EXPECT_EQ(error.what(), std::to_string(first));
+    }
+  }
+}
+
+class Counting : public Observer {
+ public:
+  explicit Counting(const TaskGraph& graph)
+      : begun(static_cast<std::size_t>(graph.size())),
+        ended(static_cast<std::size_t>(graph.size())),
+        graph_(graph) {}
+  void on_begin(int task, int lane) override {
+    EXPECT_EQ(graph_[task].lane, lane);
+    EXPECT_EQ(begun[static_cast<std::size_t>(task)]++, 0);
+    if (task == bad_begin) throw std::domain_error("begin");
+  }
+  void on_end(int task, int lane) override {
+    EXPECT_EQ(graph_[task].lane, lane);
+    EXPECT_EQ(begun[static_cast<std::size_t>(task)], 1);
+    EXPECT_EQ(ended[static_cast<std::size_t>(task)]++, 0);
+    if (task == bad_end) throw std::domain_error("end");
+  }
+  std::vector<std::atomic<int>> begun, ended;
+  int bad_begin = -1, bad_end = -1;
+
+ private:
+  const TaskGraph& graph_;
+};
+
+TEST(CpuLanes, TheObserverSeesEachTaskOnce) {
+  CpuLanes lanes(3);
+  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+    const RandomBackward backward(seed);
+    SCOPED_TRACE(backward.text());
+    Counting observer(backward.graph);
+    lanes.run(
+        backward.graph, [](const Task&) {}, &observer);
+    for (const auto& count : observer.begun) EXPECT_EQ(count, 1);
+    for (const auto& count : observer.ended) EXPECT_EQ(count, 1);
+  }
+}
+
+TEST(CpuLanes, WhatAnObserverThrowsArrives) {
+  CpuLanes lanes(2);
+  const TaskGraph graph = ping_pong(6);
+  for (int bad = 0; bad < graph.size(); ++bad) {
+    for (const bool at_begin : {true, false}) {
+      Counting observer(graph);
+      (at_begin ? observer.bad_begin : observer.bad_end) = bad;
+      std::atomic<int> runs = 0;
+      EXPECT_THROW(lanes.run(
+                       graph, [&](const Task&) { ++runs; }, &observer),
+                   std::domain_error);
+      EXPECT_EQ(runs, bad + (at_begin ? 0 : 1));
+    }
+  }
+}
+
+TEST(CpuLanes, AroundIsCalledOnEachLanesThreadThatHasTasks) {
+  CpuLanes lanes(3);
+  const TaskGraph graph = ping_pong(6);
+  std::vector<std::atomic<int>> calls(3);
+  std::vector<std::thread::id> around_thread(3), body_thread(3);
+  lanes.run(
+      graph,
+      [&](const Task& task) {
+        body_thread[static_cast<std::size_t>(task.lane)] = std::this_thread::get_id();
+      },
+      nullptr,
+      [&](int lane, const std::function<void()>& tasks) {
+        ++calls[static_cast<std::size_t>(lane)];
+        around_thread[static_cast<std::size_t>(lane)] = std::this_thread::get_id();
+        tasks();
+      });
+  EXPECT_EQ(calls[0], 1);
+  EXPECT_EQ(calls[1], 1);
+  EXPECT_EQ(calls[2], 0);
+  EXPECT_EQ(around_thread, body_thread);
+  EXPECT_EQ(around_thread[0], std::this_thread::get_id());
+}
+
+TEST(CpuLanes, AnAroundThatBreaksItsContractIsAnError) {
+  CpuLanes lanes(2);
+  const TaskGraph graph = ping_pong(8);
+  const auto body = [](const Task&) {};
+  for (int bad = 0; bad < 2; ++bad) {
+    const auto around = [&](const std::function<void(const std::function<void()>&)>& broken) {
+      lanes.run(graph, body, nullptr, [&](int lane, const std::function<void()>& tasks) {
+        lane == bad ? broken(tasks) : tasks();
+      });
+    };
+    EXPECT_THROW(around([](const auto&) { throw std::range_error("before"); }), std::range_error);
+    EXPECT_THROW(around([](const auto& tasks) {
+                   tasks();
+                   throw std::range_error("after");
+                 }),
+                 std::range_error);
+    EXPECT_THROW(around([](const auto&) {}), std::logic_error);
+    EXPECT_THROW(around([](const auto& tasks) {
+                   tasks();
+                   tasks();
+                 }),
+                 std::logic_error);
+    EXPECT_NO_THROW(around([](const auto& tasks) { tasks(); }));
+  }
+}
+
+TEST(CpuLanes, AnAroundThatCatchesEverythingDoesNotHideAnError) {
+  CpuLanes lanes(2);
+  const auto run = [&] {
+    lanes.run(
+        ping_pong(4),
+        [](const Task& task) {
+          if (task.branch == 3) throw std::range_error("body");
+        },
+        nullptr,
+        [](int, const std::function<void()>& tasks) {
+          try {
+            tasks();
+          } catch (...) {
+          }
+        });
+  };
+  EXPECT_THROW(run(), std::range_error);
+}
+
+TEST(CpuLanes, ARunInsideARunOfTheSameExecutorIsAnError) {
+  CpuLanes lanes(2), other(2);
+  const TaskGraph graph = ping_pong(4);
+  const auto nothing = [](const Task&) {};
+  for (int inside = 0; inside < 4; ++inside) {
+    EXPECT_THROW(lanes.run(graph,
+                           [&](const Task& task) {
+                             if (task.branch == inside) lanes.run(graph, nothing);
+                           }),
+                 std::logic_error);
+    // Also from the threads of another executor.
+    EXPECT_THROW(lanes.run(graph,
+                           [&](const Task& task) {
+                             if (task.branch != inside) return;
+                             other.run(graph, [&](const Task& inner) {
+                               if (inner.branch == 3) lanes.run(graph, nothing);
+                             });
+                           }),
+                 std::logic_error);
+  }
+  std::atomic<int> runs = 0;
+  lanes.run(graph, [&](const Task&) { other.run(graph, [&](const Task&) { ++runs; }); });
+  EXPECT_EQ(runs, 16);
+}
+
+TEST(CpuLanes, CallersFollowOneAnother) {
+  CpuLanes lanes(2);
+  const TaskGraph graph = ping_pong(6);
+  int owner = -1;  // not atomic: runs of two callers that coincide are a race
+  std::vector<std::thread> callers;
+  for (int caller = 0; caller < 4; ++caller) {
+    callers.emplace_back([&, caller] {
+      for (int i = 0; i < 50; ++i) {
+        lanes.run(graph, [&](const Task& task) {
+          if (task.branch == 0) owner = caller;
+          EXPECT_EQ(owner, caller);
+          std::this_thread::yield();
+        });
+      }
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+}
+
+int threads_of_process() {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;) {
+    if (word != "Threads:") continue;
+    int count = 0;
+    status >> count;
+    return count;
+  }
+  return -1;
+}
+
+// A joined thread can be listed for a moment longer.
+int threads_once_settled(int expected) {
+  const auto until = std::chrono::steady_clock::now() + kNever;
+  while (threads_of_process() != expected && std::chrono::steady_clock::now() < until) {
+    std::this_thread::yield();
+  }
+  return threads_of_process();
+}
+
+TEST(CpuLanes, ThreadsLiveAsLongAsTheExecutor) {
+  { CpuLanes warm_up(2); }
+  const int before = threads_once_settled(threads_of_process());
+  ASSERT_GT(before, 0);
+  {
+    CpuLanes lanes(3);
+    EXPECT_EQ(threads_once_settled(before + 2), before + 2);
+    const TaskGraph graph = ping_pong(6);
+    for (int i = 0; i < 1000; ++i) {
+      lanes.run(graph, [](const Task&) {});
+      if (i % 100 != 0) continue;
+      EXPECT_THROW(lanes.run(graph, [](const Task&) { throw 1; }), int);
+      EXPECT_EQ(threads_of_process(), before + 2);
+    }
+  }
+  EXPECT_EQ(threads_once_settled(before), before);
+  for (int i = 0; i < 200; ++i) {
+    CpuLanes lanes(1 + i % 4);
+    if (i % 3 == 0) lanes.run(ping_pong(1), [](const Task&) {});
+  }
+  EXPECT_EQ(threads_once_settled(before), before);
+}
+
+TEST(CpuLanes, SleepWhileTheyWait) {
+  CpuLanes lanes(3);
+  const auto cpu_seconds = [] { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; };
+  constexpr auto kPause = std::chrono::milliseconds(200);
+  double before = cpu_seconds();
+  std::this_thread::sleep_for(kPause);
+  EXPECT_LT(cpu_seconds() - before, 0.05) << "between runs";
+  before = cpu_seconds();
+  lanes.run(ping_pong(2), [&](const Task& task) {
+    if (task.branch == 0) std::this_thread::sleep_for(kPause);
+  });
+  EXPECT_LT(cpu_seconds() - before, 0.05) << "while a task is needed";
+}
+
+TEST(CpuLanes, SaysWhatIsWrongWithItsArguments) {
+  EXPECT_THROW(CpuLanes(0), std::invalid_argument);
+  CpuLanes one(1);
+  EXPECT_EQ(one.lanes(), 1);
+  EXPECT_THROW(one.run(side_by_side(), [](const Task&) {}), std::invalid_argument);
+  one.run(TaskGraph(), [](const Task&) { FAIL(); });
+  TaskGraph only_lane_two;
+  only_lane_two.add({.lane = 2, .needs = {}});
+  CpuLanes three(3);
+  int runs = 0;
+  three.run(only_lane_two, [&](const Task&) { ++runs; });
+  EXPECT_EQ(runs, 1);
+}
+
+}  // namespace
+}  // namespace pareprop

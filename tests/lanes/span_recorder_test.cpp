@@ -1,0 +1,119 @@
+#include "pareprop/lanes/span_recorder.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <stdexcept>
+#include <thread>
+
+#include "pareprop/lanes/cpu_lanes.h"
+#include "tests/lanes/random_backward.h"
+
+namespace pareprop {
+namespace {
+
+using testing::RandomBackward;
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+TEST(SpanRecorder, RecordsEachTaskWhereTheGraphAllowsIt) {
+  CpuLanes lanes(3);
+  for (std::uint64_t seed = 0; seed < 30; ++seed) {
+    const RandomBackward backward(seed);
+    SCOPED_TRACE(backward.text());
+    const auto start = std::chrono::steady_clock::now();
+    SpanRecorder recorder;
+    lanes.run(
+        backward.graph, [](const Task&) { std::this_thread::yield(); }, &recorder);
+    const double total = seconds_since(start);
+
+    const Timeline timeline = recorder.timeline();
+    ASSERT_EQ(static_cast<int>(timeline.spans.size()), backward.graph.size());
+    std::vector<const Span*> by_task(timeline.spans.size(), nullptr);
+    for (const Span& span : timeline.spans) by_task[static_cast<std::size_t>(span.task)] = &span;
+    EXPECT_TRUE(std::is_sorted(timeline.spans.begin(), timeline.spans.end(),
+                               [](const Span& a, const Span& b) { return a.begin < b.begin; }));
+    for (int id = 0; id < backward.graph.size(); ++id) {
+      const Span* span = by_task[static_cast<std::size_t>(id)];
+      ASSERT_NE(span, nullptr);
+      EXPECT_EQ(span->lane, backward.graph[id].lane);
+      EXPECT_GE(span->begin, 0);
+      EXPECT_LE(span->begin, span->end);
+      EXPECT_LE(span->end, total);
+      const std::vector<bool> before = backward.graph.ancestors(id);
+      for (int other = 0; other < id; ++other) {
+        if (!before[static_cast<std::size_t>(other)]) continue;
+        EXPECT_LE(by_task[static_cast<std::size_t>(other)]->end, span->begin);
+      }
+    }
+  }
+}
+
+TEST(SpanRecorder, MeasuresSeconds) {
+  SpanRecorder recorder;
+  const auto start = std::chrono::steady_clock::now();
+  recorder.on_begin(4, 1);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  recorder.on_end(4, 1);
+  const double at_most = seconds_since(start);
+  const Timeline timeline = recorder.timeline();
+  ASSERT_EQ(timeline.spans.size(), 1u);
+  const double length = timeline.spans[0].end - timeline.spans[0].begin;
+  EXPECT_GE(length, 0.020);
+  EXPECT_LE(length, at_most);
+}
+
+TEST(SpanRecorder, StartsAnewAfterReset) {
+  SpanRecorder recorder;
+  recorder.on_begin(0, 0);
+  recorder.on_end(0, 0);
+  recorder.on_begin(1, 0);
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  const auto start = std::chrono::steady_clock::now();
+  recorder.reset();
+  recorder.on_end(1, 0);
+  EXPECT_TRUE(recorder.timeline().spans.empty());
+  recorder.on_begin(2, 0);
+  recorder.on_end(2, 0);
+  const Timeline timeline = recorder.timeline();
+  ASSERT_EQ(timeline.spans.size(), 1u);
+  EXPECT_EQ(timeline.spans[0].task, 2);
+  EXPECT_LE(timeline.spans[0].end, seconds_since(start));
+}
+
+TEST(SpanRecorder, LeavesOutATaskThatThrew) {
+  TaskGraph graph;
+  graph.add({.lane = 0, .needs = {}});
+  graph.add({.lane = 1, .needs = {0}});
+  CpuLanes lanes(2);
+  SpanRecorder recorder;
+  const auto fail_on_lane_1 = [](const Task& task) {
+    if (task.lane == 1) throw std::runtime_error("lane 1");
+  };
+  EXPECT_THROW(lanes.run(graph, fail_on_lane_1, &recorder), std::runtime_error);
+  EXPECT_EQ(recorder.timeline().spans.size(), 1u);
+  lanes.run(
+      graph, [](const Task&) {}, &recorder);
+  EXPECT_EQ(recorder.timeline().spans.size(), 3u);
+}
+
+TEST(SpanRecorder, IsThreadSafe) {
+  SpanRecorder recorder;
+  std::vector<std::thread> threads;
+  for (int lane = 0; lane < 4; ++lane) {
+    threads.emplace_back([&, lane] {
+      for (int task = 0; task < 500; ++task) {
+        recorder.on_begin(task, lane);
+        recorder.on_end(task, lane);
+        if (task % 100 == 0) recorder.timeline();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(recorder.timeline().spans.size(), 2000u);
+}
+
+}  // namespace
+}  // namespace pareprop
