@@ -1,0 +1,70 @@
+# `make` alone says what there is. The work is done by CMake (CMakePresets.json) and tools/setup.sh.
+
+TORCH_PREFIX ?=
+JOBS ?= $(shell nproc)
+SOURCES = $(shell find pareprop cli bench tests examples -name '*.h' -o -name '*.cpp' | sort)
+
+# An empty environment (env -i) has no PATH, and ccache and python3 -m venv fail without one.
+PATH ?= /usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+export PATH TORCH_PREFIX
+configure_flags = $(if $(TORCH_PREFIX),-DCMAKE_PREFIX_PATH=$(TORCH_PREFIX))
+
+# gcc's ThreadSanitizer cannot start where addresses are randomised over more than 28 bits.
+no_aslr := $(shell setarch -R true 2>/dev/null && echo setarch -R)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup build demo test bench format format-check tidy asan tsan clean reconfigure
+
+help: ## What there is
+	@echo "make TARGET [JOBS=N] [TORCH_PREFIX=/path/to/libtorch]"
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+	@echo "To install after a build: cmake --install build --prefix DIR"
+
+setup: ## Debian packages and libtorch (in .venv), where they are missing
+	@tools/setup.sh
+
+# Configured once: ninja itself calls CMake again when a CMakeLists.txt changes.
+build/build.ninja build-asan/build.ninja build-tsan/build.ninja: CMakePresets.json \
+    $(if $(TORCH_PREFIX),reconfigure) | setup
+	cmake --preset $(or $(patsubst build-%/,%,$(filter build-%,$(dir $@))),release) $(configure_flags)
+	@touch $@
+
+build: build/build.ninja ## Everything: libraries, the program build/pareprop, tests
+	cmake --build build --parallel $(JOBS)
+
+demo: build/build.ninja ## The program, then what it can show in a minute
+	cmake --build build --parallel $(JOBS) --target pareprop_program
+	build/pareprop demo
+
+test: build ## Everything, then all tests
+	ctest --test-dir build --output-on-failure -j2
+
+bench: build/build.ninja ## The micro-benchmarks
+	cmake --preset release -DPAREPROP_BUILD_BENCH=ON $(configure_flags)
+	cmake --build build --parallel $(JOBS)
+	@set -e; for program in build/bench/*_bench; do echo "$$program"; "$$program"; done
+
+format: setup ## Format all sources
+	@clang-format -i $(SOURCES)
+
+format-check: setup ## Fail when a source is not formatted
+	@clang-format --dry-run -Werror $(SOURCES)
+
+tidy: build/build.ninja ## clang-tidy over all sources
+	tools/tidy.sh build $(JOBS)
+
+# The test programs are run by the build too (to list their cases), so both need the options.
+asan: export ASAN_OPTIONS = detect_stack_use_after_return=1:strict_string_checks=1
+asan: export LSAN_OPTIONS = suppressions=$(CURDIR)/tools/lsan.supp:print_suppressions=0
+asan: export UBSAN_OPTIONS = print_stacktrace=1
+asan: build-asan/build.ninja ## All tests under AddressSanitizer and UndefinedBehaviorSanitizer
+	cmake --build build-asan --parallel $(JOBS)
+	ctest --test-dir build-asan --output-on-failure -j2
+
+tsan: export TSAN_OPTIONS = second_deadlock_stack=1
+tsan: build-tsan/build.ninja ## The tests of graph and lanes, without torch, under ThreadSanitizer
+	$(no_aslr) cmake --build build-tsan --parallel $(JOBS)
+	$(no_aslr) ctest --test-dir build-tsan --output-on-failure -j2
+
+clean: ## Remove what was built (.venv stays)
+	rm -rf build build-asan build-tsan
