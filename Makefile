@@ -1,7 +1,7 @@
 # `make` alone says what there is. The work is done by CMake (CMakePresets.json) and tools/setup.sh.
 
 TORCH_PREFIX ?=
-JOBS ?= $(shell nproc)
+JOBS ?= $$(nproc)
 SOURCES = $(shell find pareprop cli bench tests examples -name '*.h' -o -name '*.cpp' | sort)
 
 # An empty environment (env -i) has no PATH, and ccache and python3 -m venv fail without one.
