@@ -1,0 +1,55 @@
+#include "pareprop/ops/precision.h"
+
+#include <ATen/autocast_mode.h>
+
+#include <stdexcept>
+#include <string>
+
+namespace pareprop {
+
+std::string_view name(Precision precision) {
+  switch (precision) {
+    case Precision::fp32:
+      return "fp32";
+    case Precision::bf16:
+      return "bf16";
+    case Precision::fp64:
+      return "fp64";
+  }
+  return "?";
+}
+
+Precision parse_precision(std::string_view text) {
+  for (Precision precision : {Precision::fp32, Precision::bf16, Precision::fp64}) {
+    if (text == name(precision)) return precision;
+  }
+  throw std::invalid_argument("unknown precision '" + std::string(text) +
+                              "': expected one of fp32, bf16, fp64");
+}
+
+c10::ScalarType stream_dtype(Precision precision) {
+  return precision == Precision::fp64 ? c10::ScalarType::Double : c10::ScalarType::Float;
+}
+
+AutocastState AutocastState::of_this_thread(c10::DeviceType device, Precision precision) {
+  if (precision == Precision::bf16) return {true, c10::ScalarType::BFloat16};
+  return {at::autocast::is_autocast_enabled(device), at::autocast::get_autocast_dtype(device)};
+}
+
+AutocastScope::AutocastScope(c10::DeviceType device, const AutocastState& state)
+    : device_(device),
+      previous_{at::autocast::is_autocast_enabled(device),
+                at::autocast::get_autocast_dtype(device)},
+      previous_cache_(at::autocast::is_autocast_cache_enabled()) {
+  at::autocast::set_autocast_enabled(device, state.enabled);
+  at::autocast::set_autocast_dtype(device, state.dtype);
+  at::autocast::set_autocast_cache_enabled(false);
+}
+
+AutocastScope::~AutocastScope() {
+  at::autocast::set_autocast_enabled(device_, previous_.enabled);
+  at::autocast::set_autocast_dtype(device_, previous_.dtype);
+  at::autocast::set_autocast_cache_enabled(previous_cache_);
+}
+
+}  // namespace pareprop

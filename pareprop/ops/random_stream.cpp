@@ -1,0 +1,94 @@
+#include "pareprop/ops/random_stream.h"
+
+#include <ATen/Dispatch.h>
+#include <ATen/Parallel.h>
+#include <ATen/core/PhiloxRNGEngine.h>
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+
+namespace pareprop {
+namespace {
+
+thread_local RandomStream* current_stream = nullptr;
+
+RandomStream& stream_for(const char* function) {
+  if (current_stream == nullptr) {
+    throw std::logic_error(
+        std::string("[") + function +
+        "] no random stream on this thread: call it inside a branch of a stack or "
+        "of checkpoint(), or open a RandomScope");
+  }
+  return *current_stream;
+}
+
+void check_probability(const char* function, double drop) {
+  if (!(drop >= 0.0 && drop < 1.0)) {
+    throw std::invalid_argument(std::string("[") + function +
+                                "] expected a probability in [0, 1), got " + std::to_string(drop));
+  }
+}
+
+constexpr std::int64_t kGroup = 4;  // numbers of one Philox counter
+
+template <typename Scalar>
+void fill_mask(Scalar* out, std::int64_t count, std::uint64_t key, std::uint64_t draw,
+               double drop) {
+  const auto threshold = static_cast<std::uint32_t>(drop * 4294967296.0);
+  const auto kept = static_cast<Scalar>(1.0 / (1.0 - drop));
+  const std::int64_t groups = (count + kGroup - 1) / kGroup;
+  at::parallel_for(0, groups, 4096, [&](std::int64_t begin, std::int64_t end) {
+    at::Philox4_32 engine(key, draw, static_cast<std::uint64_t>(begin));
+    for (std::int64_t i = begin * kGroup; i < std::min(end * kGroup, count); ++i) {
+      out[i] = engine() < threshold ? Scalar(0) : kept;
+    }
+  });
+}
+
+}  // namespace
+
+at::Tensor RandomStream::keep_mask(at::IntArrayRef sizes, double drop,
+                                   const at::TensorOptions& options) {
+  const std::uint64_t draw = draws_++;
+  // Drawn on the host also for accelerators: the same bits on every device.
+  at::Tensor mask = at::empty(sizes, options.device(at::kCPU).requires_grad(false));
+  AT_DISPATCH_FLOATING_TYPES_AND2(at::kBFloat16, at::kHalf, mask.scalar_type(), "keep_mask", [&] {
+    fill_mask(mask.mutable_data_ptr<scalar_t>(), mask.numel(), key_, draw, drop);
+  });
+  return options.device().is_cpu() ? mask : mask.to(options.device());
+}
+
+std::uint64_t random_key(std::initializer_list<std::uint64_t> parts) {
+  std::uint64_t key = 0x9e3779b97f4a7c15ULL;
+  for (std::uint64_t part : parts) {
+    // The finaliser of splitmix64, applied to the sum so far.
+    key += part + 0x9e3779b97f4a7c15ULL;
+    key = (key ^ (key >> 30)) * 0xbf58476d1ce4e5b9ULL;
+    key = (key ^ (key >> 27)) * 0x94d049bb133111ebULL;
+    key ^= key >> 31;
+  }
+  return key;
+}
+
+RandomScope::RandomScope(RandomStream& stream) : previous_(current_stream) {
+  current_stream = &stream;
+}
+RandomScope::~RandomScope() { current_stream = previous_; }
+
+at::Tensor dropout(const at::Tensor& x, double drop) {
+  check_probability("dropout", drop);
+  if (drop == 0.0) return x;
+  return x.mul(stream_for("dropout").keep_mask(x.sizes(), drop, x.options()));
+}
+
+at::Tensor drop_path(const at::Tensor& x, double drop) {
+  check_probability("drop_path", drop);
+  if (drop == 0.0) return x;
+  std::vector<std::int64_t> sizes(static_cast<std::size_t>(x.dim()), 1);
+  if (!sizes.empty()) sizes[0] = x.size(0);
+  return x.mul(stream_for("drop_path").keep_mask(sizes, drop, x.options()));
+}
+
+}  // namespace pareprop

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+namespace pareprop {
+
+// Random numbers that can be drawn again: a pure function of a key and of how often it was asked.
+// Note [Replayed randomness]
+// Each branch of each call gets a stream of its own, keyed by (seed, step, stack, branch). The
+// forward pass and every recomputation begin a new RandomStream with the same key, so they draw the
+// same masks, whatever lane or thread count they run on. No global generator is read or written, so
+// the user's own stays as it was. Numbers come from the Philox counter-based generator: element i
+// of draw j depends on (key, j, i) only.
+class RandomStream {
+ public:
+  explicit RandomStream(std::uint64_t key) : key_(key) {}
+
+  // 0 with probability `drop`, else 1 / (1 - drop), in the shape and with dtype and device of
+  // `like` (or of shape `sizes`).
+  at::Tensor keep_mask(at::IntArrayRef sizes, double drop, const at::TensorOptions& options);
+
+ private:
+  std::uint64_t key_;
+  std::uint64_t draws_ = 0;
+};
+
+// One 64-bit key of several numbers; any change of one changes all its bits.
+std::uint64_t random_key(std::initializer_list<std::uint64_t> parts);
+
+// The stream that dropout() and drop_path() of this thread draw from.
+class RandomScope {
+ public:
+  explicit RandomScope(RandomStream& stream);
+  ~RandomScope();
+  RandomScope(const RandomScope&) = delete;
+  RandomScope& operator=(const RandomScope&) = delete;
+
+ private:
+  RandomStream* previous_;
+};
+
+// Drop single elements, or (drop_path) whole samples along dimension 0; what is kept is scaled to
+// keep the mean. `drop` 0 returns x itself. Throw std::invalid_argument when `drop` is not in [0,
+// 1), and std::logic_error outside any RandomScope.
+at::Tensor dropout(const at::Tensor& x, double drop);
+at::Tensor drop_path(const at::Tensor& x, double drop);
+
+}  // namespace pareprop

@@ -1,0 +1,32 @@
+#include "pareprop/reversible/branch.h"
+
+namespace pareprop {
+
+Branch::Branch(BranchFunction function, std::vector<at::Tensor> parameters)
+    : function_(std::move(function)), own_parameters_(std::move(parameters)) {}
+
+Branch::Branch(std::shared_ptr<torch::nn::Module> module, BranchFunction function)
+    : function_(std::move(function)), module_(std::move(module)) {}
+
+std::vector<NamedParameter> Branch::parameters() const {
+  std::vector<NamedParameter> result;
+  if (module_) {
+    for (const auto& item : module_->named_parameters()) {
+      result.push_back({item.key(), item.value()});
+    }
+  }
+  for (std::size_t i = 0; i < own_parameters_.size(); ++i) {
+    result.push_back({"parameter " + std::to_string(i), own_parameters_[i]});
+  }
+  return result;
+}
+
+std::vector<NamedParameter> Branch::buffers() const {
+  std::vector<NamedParameter> result;
+  if (module_) {
+    for (const auto& item : module_->named_buffers()) result.push_back({item.key(), item.value()});
+  }
+  return result;
+}
+
+}  // namespace pareprop

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/nn/cloneable.h>
+#include <torch/nn/pimpl.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "pareprop/reversible/branch.h"
+#include "pareprop/reversible/drift.h"
+#include "pareprop/reversible/pass.h"
+#include "pareprop/reversible/stack_options.h"
+
+namespace pareprop {
+
+// What a call of a stack may be given besides the two streams.
+struct CallOptions {
+  // Passed on to every branch: masks, bias tables, ... Those that require gradient receive it.
+  std::vector<at::Tensor> extras = {};
+  // The pass of the model that this call belongs to; null: a new one of the stack's own.
+  std::shared_ptr<Pass> pass = nullptr;
+};
+
+// Consecutive reversible blocks, differentiated as one node of the autograd graph.
+//
+// Parameters are inputs of that node and their gradients its outputs: autograd::grad, hooks, frozen
+// and shared parameters work as with ordinary autograd. Several calls may be open before one
+// backward. Calls from several threads are safe as long as the branches' own forward is.
+class StackImpl : public torch::nn::Module {
+ public:
+  explicit StackImpl(std::vector<Block> blocks, StackOptions options = {});
+
+  // y1 and y2. Throws std::invalid_argument when the streams differ in shape, dtype or device or
+  // are not float32 or float64.
+  std::pair<at::Tensor, at::Tensor> forward(const at::Tensor& x1, const at::Tensor& x2,
+                                            const CallOptions& call = {});
+
+  // The same through ordinary autograd, everything stored: what forward() is compared with.
+  std::pair<at::Tensor, at::Tensor> reference(const at::Tensor& x1, const at::Tensor& x2,
+                                              const CallOptions& call = {});
+
+  int depth() const { return static_cast<int>(branches_->size() / 2); }
+
+  const StackOptions& options() const { return options_; }
+  void set_options(StackOptions options);
+
+  // Of the last backward pass that ended.
+  DriftReport drift() const;
+
+  // For the autograd node.
+  std::shared_ptr<Executor> executor(c10::Device device, bool overlap);
+  void report(const DriftReport& drift);
+
+ private:
+  std::shared_ptr<Pass> pass_for(const CallOptions& call);
+  void check_streams(const at::Tensor& x1, const at::Tensor& x2) const;
+
+  std::shared_ptr<const std::vector<Branch>> branches_;
+  StackOptions options_;
+  std::atomic<std::uint64_t> calls_{0};
+  mutable std::mutex mutex_;
+  std::shared_ptr<Executor> own_executor_;  // guarded by mutex_
+  DriftReport drift_;                       // guarded by mutex_
+};
+TORCH_MODULE(Stack);
+
+}  // namespace pareprop

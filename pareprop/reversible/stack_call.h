@@ -1,0 +1,111 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "pareprop/graph/keep_plan.h"
+#include "pareprop/lanes/executor.h"
+#include "pareprop/ops/deferred_gradients.h"
+#include "pareprop/reversible/branch.h"
+#include "pareprop/reversible/drift.h"
+#include "pareprop/reversible/gradient_slots.h"
+#include "pareprop/reversible/pass.h"
+#include "pareprop/reversible/stack_options.h"
+#include "pareprop/reversible/tape.h"
+#include "pareprop/reversible/version_guard.h"
+
+namespace pareprop {
+
+// One call of a stack: what its forward pass kept, and the tasks of its backward pass. All state of
+// the call is here and none in the stack, so several calls may be open at once, and evaluation
+// between a forward and its backward disturbs nothing. Letters as in Note [The chain of branches].
+class StackCall : public std::enable_shared_from_this<StackCall> {
+ public:
+  StackCall(std::shared_ptr<const std::vector<Branch>> branches, StackOptions options,
+            std::shared_ptr<Pass> pass, std::vector<at::Tensor> extras);
+
+  // The outputs. With `for_backward` false nothing is kept. Call once.
+  std::pair<at::Tensor, at::Tensor> forward(const at::Tensor& x1, const at::Tensor& x2,
+                                            bool for_backward);
+  // The same as one ordinary autograd graph, with the same randomness: the oracle. Floating
+  // arithmetic.
+  std::pair<at::Tensor, at::Tensor> forward_with_autograd(const at::Tensor& x1,
+                                                          const at::Tensor& x2);
+
+  // The differentiable inputs besides x1 and x2: extra arguments, then parameters, each once.
+  std::vector<at::Tensor> leaves() const;
+
+  // Gradients of x1, x2 and leaves(). One of dy1 and dy2 may be undefined: zero. With `keep` the
+  // call can be differentiated again.
+  std::vector<at::Tensor> backward(at::Tensor dy1, at::Tensor dy2, bool keep, Executor& executor);
+
+  const DriftReport& drift() const { return drift_; }
+  const StackOptions& options() const { return options_; }
+  bool overlap() const;
+  // Frees everything; backward() fails from then on.
+  void release();
+
+ private:
+  void collect_leaves();
+  void remember_versions(const at::Tensor& x1, const at::Tensor& x2);
+  BranchSetting setting(int k) const;
+  double drift_limit() const;
+
+  bool begin_recovery(bool keep);
+  std::vector<at::Tensor> branch_leaves(int k) const;
+  void run_task(const Task& task, bool keep);
+  void recover(int k);
+  void gradient(int k, bool keep);
+  void weight_gradient(int k);
+  void deliver(int k, std::vector<at::Tensor> gradients);
+  void check_drift();
+  void check_missing(const std::vector<at::Tensor>& gradients) const;
+  void end_backward(bool keep);
+
+  int branches() const { return static_cast<int>(branches_->size()); }
+
+  // Constant after the forward pass.
+  std::shared_ptr<const std::vector<Branch>> branches_;
+  const StackOptions options_;
+  std::shared_ptr<Pass> pass_;
+  std::vector<at::Tensor> extras_;       // as the caller gave them
+  std::vector<at::Tensor> tape_extras_;  // those that need gradients as leaves of the tapes
+  int position_ = 0;                     // in the pass
+  c10::Device device_ = c10::Device(c10::DeviceType::CPU);
+  KeepPlan plan_;
+  std::optional<StreamArithmetic> arithmetic_;
+  AutocastState autocast_;
+  std::vector<GradientSlots::Slot> slots_;
+  std::vector<std::vector<int>> branch_slots_;  // by branch: slots it may give gradients to
+  VersionGuard versions_;
+  bool one_input_ = false;  // both streams entered as one tensor
+
+  // Kept from the forward pass; emptied by a backward pass that does not keep.
+  std::vector<at::Tensor> kept_;  // u[k]; undefined: not kept
+  std::vector<Tape> tapes_;       // by branch, kept or recovered
+
+  // The backward pass under way. live_ belongs to the recover chain, upper_ and lower_ to the
+  // gradient chain, the rest to one branch each: the graph's edges order all access.
+  bool recovering_ = false;
+  bool deferring_ = false;
+  int ready_ = 0;                 // topmost branches that the stack above recovered for this one
+  std::vector<at::Tensor> live_;  // u[k] as far as recovery still reads it
+  at::Tensor upper_, lower_;      // du[k+2] and du[k+1]
+  std::vector<DeferredGradients> deferred_;
+  std::vector<std::vector<at::Tensor>> waiting_;  // gradients of a branch whose others are deferred
+  std::unique_ptr<GradientSlots> gradients_;
+  std::unique_ptr<DriftProbe> probe_;
+  std::shared_ptr<StackCall> below_;
+  DriftReport drift_;
+  bool released_ = false;
+};
+
+// The policies that options ask for. Throws std::invalid_argument when their number is not `depth`.
+std::vector<Policy> resolve_policies(const StackOptions& options, int depth);
+
+}  // namespace pareprop

@@ -1,0 +1,74 @@
+#include "pareprop/reversible/stream_arithmetic.h"
+
+#include <ATen/ops/add.h>
+#include <ATen/ops/aminmax.h>
+#include <ATen/ops/mul.h>
+#include <ATen/ops/round.h>
+#include <ATen/ops/sub.h>
+
+#include <cmath>
+#include <stdexcept>
+#include <string>
+
+namespace pareprop {
+
+std::string_view name(Arithmetic arithmetic) {
+  return arithmetic == Arithmetic::exact ? "exact" : "float";
+}
+
+StreamArithmetic::StreamArithmetic(Arithmetic arithmetic, at::ScalarType stream_dtype,
+                                   int fraction_bits)
+    : arithmetic_(arithmetic), dtype_(stream_dtype), fraction_bits_(fraction_bits) {
+  const bool wide = stream_dtype == at::kDouble;
+  if (fraction_bits_ == 0) fraction_bits_ = wide ? 44 : 20;
+  const int most = wide ? 60 : 28;
+  if (fraction_bits_ < 1 || fraction_bits_ > most) {
+    throw std::invalid_argument("exact streams: expected fraction_bits between 1 and " +
+                                std::to_string(most) + ", got " + std::to_string(fraction_bits_));
+  }
+}
+
+at::Tensor StreamArithmetic::to_fixed(const at::Tensor& f) const {
+  const auto integer = dtype_ == at::kDouble ? at::kLong : at::kInt;
+  return f.to(dtype_).mul(std::ldexp(1.0, fraction_bits_)).round_().to(integer);
+}
+
+at::Tensor StreamArithmetic::enter(const at::Tensor& x) const { return exact() ? to_fixed(x) : x; }
+
+at::Tensor StreamArithmetic::leave(const at::Tensor& u) const {
+  return exact() ? u.to(dtype_).mul_(std::ldexp(1.0, -fraction_bits_)) : u;
+}
+
+at::Tensor StreamArithmetic::add(at::Tensor u, const at::Tensor& f) const {
+  const at::Tensor change = exact() ? to_fixed(f) : f;
+  return sole_owner(u) ? u.add_(change) : u.add(change);
+}
+
+at::Tensor StreamArithmetic::subtract(at::Tensor u, const at::Tensor& f) const {
+  const at::Tensor change = exact() ? to_fixed(f) : f;
+  return sole_owner(u) ? u.sub_(change) : u.sub(change);
+}
+
+std::string StreamArithmetic::range_error(const at::Tensor& u, const at::Tensor& f) const {
+  if (!exact() || f.numel() == 0) return {};
+  // Half the range for each of the two, so that their sum cannot wrap around.
+  const double limit = std::ldexp(1.0, (dtype_ == at::kDouble ? 62 : 30) - fraction_bits_);
+  auto largest = [](const at::Tensor& t, double scale) {
+    const auto [low, high] = t.aminmax();
+    const double a = std::abs(low.item<double>()), b = std::abs(high.item<double>());
+    return (std::isnan(a) || std::isnan(b) ? NAN : std::max(a, b)) * scale;
+  };
+  const double of_f = largest(f, 1.0), of_u = largest(u, std::ldexp(1.0, -fraction_bits_));
+  if (of_f < limit && of_u < limit) return {};
+  return "values up to " + std::to_string(of_f < limit ? of_u : of_f) +
+         " do not fit exact streams with " + std::to_string(fraction_bits_) +
+         " fraction bits (limit " + std::to_string(limit) +
+         "): lower fraction_bits, or use float arithmetic";
+}
+
+bool sole_owner(const at::Tensor& t) {
+  return t.defined() && t.use_count() == 1 && t.storage().use_count() == 1 &&
+         t.is_non_overlapping_and_dense();
+}
+
+}  // namespace pareprop

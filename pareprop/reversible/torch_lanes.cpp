@@ -1,0 +1,40 @@
+#include "pareprop/reversible/torch_lanes.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/ThreadLocalState.h>
+#include <omp.h>
+
+#include <algorithm>
+
+#include "pareprop/lanes/stream_lanes.h"
+
+namespace pareprop {
+
+IntraOpThreads::IntraOpThreads(int count) : previous_(at::get_num_threads()) {
+  // at::get_num_threads() above also makes torch initialise this thread's count, which would
+  // otherwise happen later and undo what is set here.
+  omp_set_num_threads(std::max(1, count));
+}
+IntraOpThreads::~IntraOpThreads() { omp_set_num_threads(previous_); }
+
+TorchCpuLanes::TorchCpuLanes(int lanes, int threads_per_lane)
+    : lanes_(lanes), threads_per_lane_(threads_per_lane) {}
+
+void TorchCpuLanes::run(const TaskGraph& graph, const TaskBody& body, Observer* observer) {
+  const at::ThreadLocalState state;
+  const int threads = threads_per_lane_ > 0 ? threads_per_lane_
+                                            : at::get_num_threads() / std::max(1, graph.lanes());
+  lanes_.run(graph, body, observer, [&](int lane, const std::function<void()>& tasks) {
+    IntraOpThreads intra_op(threads);
+    if (lane == 0) return tasks();
+    at::ThreadLocalStateGuard guard(state);
+    tasks();
+  });
+}
+
+std::shared_ptr<Executor> make_executor(c10::Device device, int lanes) {
+  if (device.is_cpu()) return std::make_shared<TorchCpuLanes>(lanes);
+  return std::make_shared<StreamLanes>(device, lanes);
+}
+
+}  // namespace pareprop

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <memory>
+
+#include "pareprop/lanes/cpu_lanes.h"
+#include "pareprop/lanes/executor.h"
+
+namespace pareprop {
+
+// CPU lanes whose tasks call torch: each lane has its own share of the caller's intra-op threads
+// and the caller's thread-local state (gradient mode, autocast, dispatch keys).
+class TorchCpuLanes final : public Executor {
+ public:
+  // `threads_per_lane` 0: the caller's count, divided by the lanes, at least 1.
+  explicit TorchCpuLanes(int lanes = 2, int threads_per_lane = 0);
+
+  int lanes() const override { return lanes_.lanes(); }
+  void run(const TaskGraph& graph, const TaskBody& body, Observer* observer = nullptr) override;
+
+ private:
+  CpuLanes lanes_;
+  int threads_per_lane_;
+};
+
+// Sets the intra-op threads of this thread only, until the scope ends. OpenMP's count, which MKL
+// and oneDNN follow; at::set_num_threads would change every thread that asks for the first time.
+class IntraOpThreads {
+ public:
+  explicit IntraOpThreads(int count);
+  ~IntraOpThreads();
+  IntraOpThreads(const IntraOpThreads&) = delete;
+  IntraOpThreads& operator=(const IntraOpThreads&) = delete;
+
+ private:
+  int previous_;
+};
+
+// What runs overlapped backward passes on `device`: TorchCpuLanes or StreamLanes.
+std::shared_ptr<Executor> make_executor(c10::Device device, int lanes);
+
+}  // namespace pareprop
