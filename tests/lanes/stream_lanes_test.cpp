@@ -16,6 +16,7 @@
 #include "tests/lanes/gate.h"
 #include "tests/lanes/random_backward.h"
 #include "tests/lanes/simulated_device.h"
+#include "tests/lanes/small_graphs.h"
 
 namespace pareprop {
 namespace {
@@ -23,6 +24,7 @@ namespace {
 using testing::essential_edges;
 using testing::Gate;
 using testing::HashedBackward;
+using testing::id_of;
 using testing::kMoment;
 using testing::kNever;
 using testing::RandomBackward;
@@ -36,10 +38,6 @@ c10::Stream current_stream(int device = 0) {
 c10::Stream pool_stream(int device = 0) {
   return c10::impl::VirtualGuardImpl(c10::DeviceType::PrivateUse1)
       .getStreamFromGlobalPool(SimulatedDevice::device(device));
-}
-
-int id_of(const TaskGraph& graph, const Task& task) {
-  return static_cast<int>(&task - graph.tasks().data());
 }
 
 class StreamLanesTest : public ::testing::Test {
