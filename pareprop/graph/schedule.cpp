@@ -1,7 +1,8 @@
 #include "pareprop/graph/schedule.h"
 
-#include <algorithm>
 #include <stdexcept>
+#include <string>
+#include <utility>
 
 namespace pareprop {
 namespace {
@@ -60,13 +61,21 @@ class Builder {
     if (last_recover_ >= 0) task.needs.push_back(last_recover_);
   }
 
+  // The weight gradient holds a tape as well, and the one of gradient(s - 1 - lookahead) need not
+  // have ended yet: without the second edge one tape more than promised could be alive.
+  void bound_recover(Task& task, int s) const {
+    if (!options_.overlap) return;
+    need(task, gradient_, s - 1 - options_.lookahead);
+    if (deferred()) need(task, weight_gradient_, s - 1 - options_.lookahead - options_.deferred);
+  }
+
   void add_recover(int s) {
     const int k = branch(s);
     if (s < ready_ || !plan_.branches[static_cast<std::size_t>(k)].needs_recover()) return;
     Task task{
         .kind = TaskKind::recover, .branch = k, .lane = lane(TaskKind::recover, k), .needs = {}};
     need_last_recover(task);
-    if (options_.overlap) need(task, gradient_, s - 1 - options_.lookahead);
+    bound_recover(task, s);
     last_recover_ = recover_[static_cast<std::size_t>(s)] = graph_.add(std::move(task));
   }
 
@@ -81,7 +90,7 @@ class Builder {
               .needs = {},
               .stack = 1};
     need_last_recover(task);
-    need(task, gradient_, steps_ + j - 1 - options_.lookahead);
+    bound_recover(task, steps_ + j);
     last_recover_ = graph_.add(std::move(task));
   }
 

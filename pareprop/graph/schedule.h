@@ -16,12 +16,13 @@ struct ScheduleOptions {
   // Recovery runs on a lane of its own, ahead of the gradient chain.
   bool overlap = false;
   // How many branches recovery may be ahead of the gradient; 2 is one block. At most
-  // lookahead + 1 recovered tapes are alive.
+  // lookahead + 1 recovered tapes are alive, and `deferred` more.
   int lookahead = 2;
-  // Weight gradients become tasks of their own, off the critical path; at most this many branches
-  // may be waiting for theirs. 0: computed with the gradient. Used with overlap only.
+  // Weight gradients become tasks of their own, off the critical path; while a gradient runs, at
+  // most this many branches above it may be without theirs. 0: computed with the gradient. Used
+  // with overlap only.
   int deferred = 0;
-  // 2, or 3: the third lane takes the deferred weight gradients.
+  // 2, or 3: the third lane takes the deferred weight gradients (by_kind only).
   int lanes = 2;
   LaneAssignment assignment = LaneAssignment::by_kind;
 };
@@ -29,9 +30,10 @@ struct ScheduleOptions {
 // Note [The backward schedule]
 // Branches are walked from the top, s = 0, 1, 2, ... The recover chain is recover(s) ->
 // recover(s+1), the gradient chain is gradient(s) -> gradient(s+1), and gradient(s) needs
-// recover(s): a recover never needs a gradient, which is what lets the chains overlap. Two edges
-// only bound memory:
-//     recover(s) needs gradient(s - 1 - lookahead)      at most lookahead + 1 tapes
+// recover(s): a recover never needs a gradient, which is what lets the chains overlap. Three edges
+// only bound memory, to lookahead + 1 + deferred recovered tapes:
+//     recover(s)  needs gradient(s - 1 - lookahead)
+//     recover(s)  needs weight_gradient(s - 1 - lookahead - deferred)
 //     gradient(s) needs weight_gradient(s - 1 - deferred)
 // Without overlap everything is on lane 0 as recover(0) gradient(0) recover(1) gradient(1) ...: one
 // branch's tape at a time.

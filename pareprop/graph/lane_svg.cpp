@@ -1,0 +1,190 @@
+#include "pareprop/graph/lane_svg.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <vector>
+
+#include "pareprop/graph/text.h"
+
+namespace pareprop {
+namespace {
+
+constexpr double kLeft = 64, kRight = 24, kTop = 64, kRow = 44, kBox = 34, kBottom = 44;
+constexpr double kLetter = 6.7;  // width of a character of the 11 px labels
+constexpr double kLegendLetter = 7.3;
+
+constexpr std::array kKinds = {TaskKind::recover, TaskKind::gradient, TaskKind::weight_gradient};
+
+// Media queries come last, so that they win; readers that know none get the light colours.
+constexpr std::string_view kStyle = R"(<style>
+  text { font: 11px ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace; fill: #1f2328; }
+  text.title { font: 600 15px system-ui, "DejaVu Sans", sans-serif; }
+  text.word { font: 12px system-ui, "DejaVu Sans", sans-serif; }
+  .paper { fill: #ffffff; }
+  .lane { fill: #f0f2f5; }
+  .grid { stroke: #d0d7de; stroke-width: 1; }
+  .box { stroke: #ffffff; stroke-width: 1; }
+  .recover { fill: #8ec7ee; }
+  .gradient { fill: #f7bd6a; }
+  .weight { fill: #a3d9a0; }
+  @media (prefers-color-scheme: dark) {
+    text { fill: #e6edf3; }
+    .paper { fill: #0d1117; }
+    .lane { fill: #1b222c; }
+    .grid { stroke: #3d444d; }
+    .box { stroke: #0d1117; }
+    .recover { fill: #1f5f8f; }
+    .gradient { fill: #8f5a10; }
+    .weight { fill: #2c6e35; }
+  }
+</style>
+)";
+
+std::string_view css_class(TaskKind kind) {
+  switch (kind) {
+    case TaskKind::recover:
+      return "recover";
+    case TaskKind::gradient:
+      return "gradient";
+    case TaskKind::weight_gradient:
+      return "weight";
+  }
+  return "";
+}
+
+std::string number(double value) { return text::fixed(value, 2); }
+
+std::string rect(std::string_view classes, double x, double y, double width, double height,
+                 const std::string& inside = "") {
+  return "<rect class=\"" + std::string(classes) + "\" x=\"" + number(x) + "\" y=\"" + number(y) +
+         "\" width=\"" + number(width) + "\" height=\"" + number(height) + "\"" +
+         (inside.empty() ? "/>" : ">" + inside + "</rect>") + "\n";
+}
+
+std::string words(double x, double y, std::string_view content, std::string_view classes,
+                  std::string_view anchor = "start") {
+  return "<text class=\"" + std::string(classes) + "\" x=\"" + number(x) + "\" y=\"" + number(y) +
+         "\" text-anchor=\"" + std::string(anchor) + "\">" + text::xml(content) + "</text>\n";
+}
+
+class Drawing {
+ public:
+  Drawing(const TaskGraph& graph, const Timeline& timeline, std::string_view title)
+      : graph_(graph),
+        timeline_(timeline),
+        title_(title),
+        lanes_(std::max(graph.lanes(), timeline.lanes())),
+        makespan_(timeline.makespan()),
+        chart_(chart_width()),
+        axis_(kTop + kRow * lanes_) {}
+
+  std::string draw() const {
+    const std::string width = number(kLeft + chart_ + kRight);
+    const std::string height = number(axis_ + kBottom);
+    std::string out = "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" + width +
+                      "\" height=\"" + height + "\" viewBox=\"0 0 " + width + " " + height +
+                      "\" role=\"img\">\n<title>" + text::xml(title_) + "</title>\n" +
+                      std::string(kStyle);
+    out += rect("paper", 0, 0, kLeft + chart_ + kRight, axis_ + kBottom);
+    out += words(kLeft, 24, title_, "title") + draw_legend();
+    for (int lane = 0; lane < lanes_; ++lane) {
+      const double y = kTop + kRow * lane;
+      out += rect("lane", kLeft, y, chart_, kBox);
+      out += words(kLeft - 10, y + kBox / 2 + 4, "lane " + std::to_string(lane), "word", "end");
+    }
+    out += draw_axis();
+    for (const Span& span : timeline_.spans) out += draw_span(span);
+    return out + "</svg>\n";
+  }
+
+ private:
+  // Room for the labels of the lane with the most tasks, within what a page can show.
+  double chart_width() const {
+    constexpr double kPerTask = 42, kLeast = 800, kMost = 6000;
+    std::vector<int> tasks(static_cast<std::size_t>(lanes_), 0);
+    int most = 0;
+    for (const Span& span : timeline_.spans) {
+      most = std::max(most, ++tasks[static_cast<std::size_t>(span.lane)]);
+    }
+    return std::clamp(kPerTask * most, kLeast, kMost);
+  }
+
+  double x(double time) const {
+    return makespan_ > 0.0 ? kLeft + (time - timeline_.begin()) / makespan_ * chart_ : kLeft;
+  }
+
+  std::string draw_span(const Span& span) const {
+    const Task& task = graph_[span.task];
+    const double left = x(span.begin), right = x(span.end), top = kTop + kRow * span.lane;
+    const std::string tooltip = "<title>" + text::xml(label(task)) + ": " +
+                                text::fixed((span.begin - timeline_.begin()) * 1e3, 3) + " to " +
+                                text::fixed((span.end - timeline_.begin()) * 1e3, 3) + " ms (" +
+                                text::fixed(span.length() * 1e3, 3) + " ms) on lane " +
+                                std::to_string(span.lane) + "</title>";
+    std::string out =
+        "<g>" + tooltip + "\n" +
+        rect("box " + std::string(css_class(task.kind)), left, top, right - left, kBox);
+    std::string shown = text::short_label(task);
+    auto fits = [&] { return kLetter * static_cast<double>(shown.size()) + 4 <= right - left; };
+    if (!fits()) shown.erase(0, 2);
+    if (fits()) out += words((left + right) / 2, top + kBox / 2 + 4, shown, "label", "middle");
+    return out + "</g>\n";
+  }
+
+  std::string draw_axis() const {
+    constexpr double kPixelsPerTick = 90;
+    const double length = makespan_ * 1e3;
+    if (length <= 0.0) return "";
+    const double step = text::tick_step(length, static_cast<int>(chart_ / kPixelsPerTick));
+    std::string out;
+    for (int i = 0; i * step <= length * (1.0 + 1e-9); ++i) {
+      const double at = kLeft + i * step / length * chart_;
+      out += "<line class=\"grid\" x1=\"" + number(at) + "\" y1=\"" + number(kTop - 6) +
+             "\" x2=\"" + number(at) + "\" y2=\"" + number(axis_) + "\"/>\n";
+      out +=
+          words(at, axis_ + 16, text::fixed(i * step, text::tick_decimals(step)), "tick", "middle");
+    }
+    return out + words(kLeft - 10, axis_ + 16, "ms", "word", "end");
+  }
+
+  std::string draw_legend() const {
+    constexpr double kSwatch = 12, kY = 36;
+    std::string out;
+    double at = kLeft;
+    for (TaskKind kind : kKinds) {
+      const auto& tasks = graph_.tasks();
+      if (std::none_of(tasks.begin(), tasks.end(),
+                       [&](const Task& task) { return task.kind == kind; })) {
+        continue;
+      }
+      const std::string entry = std::string(1, text::letter(kind)) + " " + std::string(name(kind));
+      out += rect("box " + std::string(css_class(kind)), at, kY, kSwatch, kSwatch);
+      out += words(at + kSwatch + 6, kY + 10, entry, "word");
+      at += kSwatch + 22 + kLegendLetter * static_cast<double>(entry.size());
+    }
+    std::string figures = text::fixed(makespan_ * 1e3, 2) + " ms";
+    for (int lane = 0; lane < lanes_; ++lane) {
+      const double share = makespan_ > 0.0 ? timeline_.busy(lane) / makespan_ : 0.0;
+      figures += ", lane " + std::to_string(lane) + " busy " + text::fixed(100 * share, 0) + "%";
+    }
+    return out + words(kLeft + chart_, kY + 10, figures, "word", "end");
+  }
+
+  const TaskGraph& graph_;
+  const Timeline& timeline_;
+  const std::string_view title_;
+  const int lanes_;
+  const double makespan_;
+  const double chart_;
+  const double axis_;
+};
+
+}  // namespace
+
+std::string lane_svg(const TaskGraph& graph, const Timeline& timeline, std::string_view title) {
+  check_timeline(graph, timeline);
+  return Drawing(graph, timeline, title).draw();
+}
+
+}  // namespace pareprop

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "pareprop/graph/task.h"
+
+// Pieces of text that the drawings of a graph share.
+namespace pareprop::text {
+
+// With `decimals` digits after the point, in every locale.
+std::string fixed(double value, int decimals);
+
+// The distance of the ticks of an axis: 1, 2 or 5 times a power of ten, the smallest that makes at
+// most `ticks` steps of `length`. `length` > 0, `ticks` >= 1.
+double tick_step(double length, int ticks);
+// Decimals that such a step needs.
+int tick_decimals(double step);
+
+// In quotes, escaped for JSON.
+std::string json(std::string_view text);
+// In quotes, escaped for Graphviz.
+std::string dot(std::string_view text);
+// Escaped for the content of an XML element or an attribute in double quotes.
+std::string xml(std::string_view text);
+
+// R recover, B gradient, W weight gradient.
+char letter(TaskKind kind);
+// "R F3", "B G0", "R G5'" (in the stack below).
+std::string short_label(const Task& task);
+
+}  // namespace pareprop::text

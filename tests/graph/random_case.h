@@ -1,0 +1,97 @@
+#pragma once
+
+#include <algorithm>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "pareprop/graph/schedule.h"
+
+namespace pareprop::testing {
+
+inline std::vector<Policy> random_policies(std::mt19937& random, int depth) {
+  constexpr Policy kAll[] = {Policy::store, Policy::checkpoint, Policy::anchor, Policy::reverse};
+  std::vector<Policy> policies;
+  for (int i = 0; i < depth; ++i) {
+    policies.push_back(kAll[std::uniform_int_distribution<int>(0, 3)(random)]);
+  }
+  return policies;
+}
+
+// A stack, the schedule of its backward pass and what they were made from.
+struct RandomCase {
+  int depth = 0;
+  ScheduleOptions options;
+  int ready = 0;
+  std::vector<Policy> policies;
+  KeepPlan plan;
+  std::optional<KeepPlan> below;
+  TaskGraph graph;
+
+  int branches() const { return static_cast<int>(plan.branches.size()); }
+  // How far recovery may be ahead, and how many weight gradients may wait: 0 without overlap.
+  int lookahead() const { return options.overlap ? options.lookahead : 0; }
+  int deferred() const { return options.overlap ? options.deferred : 0; }
+  // Position from the top, over both stacks.
+  int step(const Task& task) const {
+    return task.stack == 0
+               ? branches() - 1 - task.branch
+               : branches() + static_cast<int>(below->branches.size()) - 1 - task.branch;
+  }
+
+  std::string describe() const {
+    std::string text =
+        "depth " + std::to_string(depth) + ", overlap " + std::to_string(options.overlap) +
+        ", lookahead " + std::to_string(options.lookahead) + ", deferred " +
+        std::to_string(options.deferred) + ", lanes " + std::to_string(options.lanes) +
+        ", by block " + std::to_string(options.assignment == LaneAssignment::by_block) +
+        ", ready " + std::to_string(ready) + ", policies";
+    for (Policy policy : policies) text += " " + std::string(name(policy));
+    if (below) text += ", below " + std::to_string(below->depth());
+    return text;
+  }
+};
+
+// The rest of the case at random; with probability 1/3 all blocks are reversed.
+inline RandomCase random_case(std::mt19937& random, int depth, const ScheduleOptions& options) {
+  auto draw = [&](int low, int high) {
+    return std::uniform_int_distribution<int>(low, high)(random);
+  };
+  RandomCase result;
+  result.depth = depth;
+  result.options = options;
+  result.policies = draw(0, 2) == 0
+                        ? std::vector<Policy>(static_cast<std::size_t>(depth), Policy::reverse)
+                        : random_policies(random, depth);
+  const int tail = draw(0, 2) == 0 ? draw(0, 2 * depth) : 0;
+  result.plan = keep_plan(result.policies, {.tail = tail, .recover_bottom = draw(0, 1) == 1});
+  if (options.overlap && draw(0, 1) == 0) {
+    result.ready = std::min(options.lookahead, result.branches());
+  }
+  if (draw(0, 1) == 0) result.below = keep_plan(random_policies(random, draw(0, 4)));
+  result.graph = backward_schedule(result.plan, options, result.ready,
+                                   result.below ? &*result.below : nullptr);
+  return result;
+}
+
+// Every combination of the schedule's options.
+inline std::vector<ScheduleOptions> all_schedule_options() {
+  std::vector<ScheduleOptions> all = {{.overlap = false}, {.overlap = false, .deferred = 2}};
+  for (int lookahead = 0; lookahead <= 5; ++lookahead) {
+    for (int deferred = 0; deferred <= 4; ++deferred) {
+      for (int lanes = 2; lanes <= 3; ++lanes) {
+        for (auto assignment : {LaneAssignment::by_kind, LaneAssignment::by_block}) {
+          all.push_back({.overlap = true,
+                         .lookahead = lookahead,
+                         .deferred = deferred,
+                         .lanes = lanes,
+                         .assignment = assignment});
+        }
+      }
+    }
+  }
+  return all;
+}
+
+}  // namespace pareprop::testing

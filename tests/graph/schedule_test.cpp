@@ -1,0 +1,235 @@
+#include "pareprop/graph/schedule.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <stdexcept>
+#include <tuple>
+
+#include "pareprop/graph/live_memory.h"
+#include "tests/graph/random_case.h"
+
+namespace pareprop {
+namespace {
+
+using testing::RandomCase;
+
+TaskCosts unit_costs(double recover, double gradient, double weight_gradient = 0.0) {
+  return [=](const Task& task) {
+    return task.kind == TaskKind::recover    ? recover
+           : task.kind == TaskKind::gradient ? gradient
+                                             : weight_gradient;
+  };
+}
+
+KeepPlan plan_of(Policy policy, int depth) {
+  return keep_plan(std::vector<Policy>(static_cast<std::size_t>(depth), policy));
+}
+
+double makespan(const KeepPlan& plan, const ScheduleOptions& options, const TaskCosts& costs) {
+  return simulate(backward_schedule(plan, options), costs).makespan();
+}
+
+// Exactly the tasks that the plan asks for, each once, on the lanes that there are.
+void check_tasks(const RandomCase& test) {
+  std::map<std::tuple<TaskKind, int, int>, int> count;
+  for (const Task& task : test.graph.tasks()) ++count[{task.kind, task.branch, task.stack}];
+  auto times = [&](TaskKind kind, int branch, int stack) {
+    const auto found = count.find({kind, branch, stack});
+    return found == count.end() ? 0 : found->second;
+  };
+  int expected = 0;
+  for (int k = 0; k < test.branches(); ++k) {
+    const bool in_advance = test.branches() - 1 - k < test.ready;
+    const int recovers =
+        test.plan.branches[static_cast<std::size_t>(k)].needs_recover() && !in_advance;
+    ASSERT_EQ(times(TaskKind::recover, k, 0), recovers) << "branch " << k;
+    ASSERT_EQ(times(TaskKind::gradient, k, 0), 1) << "branch " << k;
+    ASSERT_EQ(times(TaskKind::weight_gradient, k, 0), test.deferred() > 0) << "branch " << k;
+    expected += recovers + 1 + (test.deferred() > 0);
+  }
+  if (test.below && test.branches() > 0) {
+    const int below = static_cast<int>(test.below->branches.size());
+    for (int j = 0; j < std::min(test.lookahead(), below); ++j) {
+      const int k = below - 1 - j;
+      const int recovers = test.below->branches[static_cast<std::size_t>(k)].needs_recover();
+      ASSERT_EQ(times(TaskKind::recover, k, 1), recovers) << "branch " << k << " below";
+      expected += recovers;
+    }
+  }
+  ASSERT_EQ(test.graph.size(), expected);
+  ASSERT_LE(test.graph.lanes(), test.options.overlap ? test.options.lanes : 1);
+}
+
+void check_order(const RandomCase& test) {
+  const int top = test.branches() - 1;
+  int last_recover = -1;
+  for (int id = 0; id < test.graph.size(); ++id) {
+    const Task& task = test.graph[id];
+    const std::vector<bool> before = test.graph.ancestors(id);
+    auto comes_after = [&](int other) {
+      return other < 0 || before[static_cast<std::size_t>(other)];
+    };
+    const int step = test.step(task);
+    if (task.kind == TaskKind::recover) {
+      ASSERT_TRUE(comes_after(last_recover)) << label(task);
+      last_recover = id;
+      const int nearest = step - 1 - test.lookahead();
+      for (int i = 0; i < id; ++i) {
+        const Task& other = test.graph[i];
+        if (other.kind == TaskKind::recover || !before[static_cast<std::size_t>(i)]) continue;
+        ASSERT_LE(test.step(other), nearest) << label(task) << " waits for " << label(other);
+      }
+      if (nearest >= 0 && nearest <= top) {
+        ASSERT_TRUE(comes_after(test.graph.find(TaskKind::gradient, top - nearest))) << label(task);
+      }
+    } else if (task.kind == TaskKind::gradient) {
+      ASSERT_TRUE(comes_after(test.graph.find(TaskKind::recover, task.branch))) << label(task);
+      if (task.branch < top) {
+        ASSERT_TRUE(comes_after(test.graph.find(TaskKind::gradient, task.branch + 1)))
+            << label(task);
+      }
+      const int waiting = task.branch + 1 + test.deferred();
+      if (test.deferred() > 0 && waiting <= top) {
+        ASSERT_TRUE(comes_after(test.graph.find(TaskKind::weight_gradient, waiting)))
+            << label(task);
+      }
+    } else {
+      ASSERT_TRUE(comes_after(test.graph.find(TaskKind::gradient, task.branch))) << label(task);
+    }
+  }
+}
+
+void check_bounds(const RandomCase& test, std::mt19937& random) {
+  const KeepPlan below = test.below.value_or(KeepPlan{});
+  const LiveMemory memory(test.graph, test.plan,
+                          std::vector<BranchBytes>(test.plan.branches.size()), below,
+                          std::vector<BranchBytes>(below.branches.size()));
+  const int bound = test.lookahead() + 1 + test.deferred();
+  ASSERT_LE(memory.worst_case().recovered_tapes, bound);
+
+  const double slow = std::uniform_int_distribution<int>(0, 1)(random) ? 20.0 : 1.0;
+  double serial = 0.0;
+  const Timeline timeline = simulate(test.graph, [&](const Task& task) {
+    const double seconds = std::uniform_real_distribution<double>(0.0, 1.0)(random) *
+                           (task.kind == TaskKind::weight_gradient ? slow : 1.0);
+    serial += seconds;
+    return seconds;
+  });
+  ASSERT_LE(memory.along(timeline).recovered_tapes, memory.worst_case().recovered_tapes);
+  ASSERT_LE(timeline.makespan(), serial * (1.0 + 1e-12));
+}
+
+TEST(Schedule, EveryDepthAndOptionWithRandomPlans) {
+  const auto all_options = testing::all_schedule_options();
+  for (int depth = 0; depth <= 16; ++depth) {
+    for (std::size_t option = 0; option < all_options.size(); ++option) {
+      for (unsigned round = 0; round < 2; ++round) {
+        const unsigned seed = static_cast<unsigned>(depth * 1000 + option) * 2 + round;
+        std::mt19937 random(seed);
+        const RandomCase test = testing::random_case(random, depth, all_options[option]);
+        SCOPED_TRACE("seed " + std::to_string(seed) + ": " + test.describe());
+        check_tasks(test);
+        if (!HasFatalFailure()) check_order(test);
+        if (!HasFatalFailure()) check_bounds(test, random);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+// The bound is lookahead + 1 + deferred also when weight gradients fall behind on their own lane.
+TEST(Schedule, SlowWeightGradientsDoNotPileUpTapes) {
+  for (int lookahead = 0; lookahead <= 4; ++lookahead) {
+    for (int deferred = 1; deferred <= 4; ++deferred) {
+      const KeepPlan plan = plan_of(Policy::reverse, 12);
+      const TaskGraph graph = backward_schedule(
+          plan, {.overlap = true, .lookahead = lookahead, .deferred = deferred, .lanes = 3});
+      const LiveMemory memory(graph, plan, std::vector<BranchBytes>(plan.branches.size()));
+      EXPECT_EQ(memory.along(simulate(graph, unit_costs(1, 1, 50))).recovered_tapes,
+                lookahead + 1 + deferred)
+          << "lookahead " << lookahead << ", deferred " << deferred;
+    }
+  }
+}
+
+TEST(Schedule, OneLaneAlternates) {
+  const TaskGraph graph = backward_schedule(plan_of(Policy::reverse, 2), {});
+  std::vector<std::string> labels;
+  for (const Task& task : graph.tasks()) labels.push_back(label(task));
+  EXPECT_EQ(labels,
+            (std::vector<std::string>{"recover G1", "gradient G1", "recover F1", "gradient F1",
+                                      "recover G0", "gradient G0", "recover F0", "gradient F0"}));
+}
+
+TEST(Schedule, MakespansAreTheKnownFormulas) {
+  constexpr double kRecover = 1.0, kGradient = 2.0;
+  const auto costs = unit_costs(kRecover, kGradient);
+  for (int depth = 1; depth <= 16; ++depth) {
+    SCOPED_TRACE("depth " + std::to_string(depth));
+    const double branches = 2.0 * depth;
+    const KeepPlan reverse = plan_of(Policy::reverse, depth);
+    const double serial = (kRecover + kGradient) * branches;
+    EXPECT_EQ(makespan(reverse, {}, costs), serial);
+    EXPECT_EQ(makespan(plan_of(Policy::store, depth), {}, costs), kGradient * branches);
+    EXPECT_EQ(makespan(plan_of(Policy::store, depth), {.overlap = true}, costs),
+              kGradient * branches);
+    EXPECT_EQ(makespan(reverse, {.overlap = true, .lookahead = 0}, costs), serial);
+    for (int lookahead = 1; lookahead <= 5; ++lookahead) {
+      const ScheduleOptions overlap = {.overlap = true, .lookahead = lookahead};
+      // The pipe fills with one recover; then the slower chain sets the pace.
+      EXPECT_EQ(makespan(reverse, overlap, costs), kRecover + kGradient * branches);
+      EXPECT_EQ(makespan(reverse, overlap, unit_costs(3, 1)), 3 * branches + 1);
+      EXPECT_EQ(makespan(reverse, overlap, unit_costs(2, 2)), 2 * branches + 2);
+    }
+    // By block, both recovers of the top block come before its gradients.
+    EXPECT_EQ(makespan(reverse, {.overlap = true, .assignment = LaneAssignment::by_block}, costs),
+              2 * kRecover + kGradient * branches);
+  }
+}
+
+// Recover, dX and dW of equal cost: three lanes run at 1 a branch, two at 1.5.
+TEST(Schedule, DeferredWeightGradientsBalanceTheLanes) {
+  for (int depth = 1; depth <= 16; ++depth) {
+    const double branches = 2.0 * depth;
+    const KeepPlan plan = plan_of(Policy::reverse, depth);
+    for (int deferred = 1; deferred <= 4; ++deferred) {
+      SCOPED_TRACE("depth " + std::to_string(depth) + ", deferred " + std::to_string(deferred));
+      const auto costs = unit_costs(1, 1, 1);
+      EXPECT_EQ(makespan(plan, {.overlap = true, .deferred = deferred, .lanes = 3}, costs),
+                branches + 2);
+      const double two = makespan(plan, {.overlap = true, .deferred = deferred, .lanes = 2}, costs);
+      EXPECT_GE(two, 1.5 * branches);
+      EXPECT_LE(two, 1.5 * branches + 2);
+    }
+  }
+}
+
+// The lower stack starts with its topmost branches recovered, beside the last gradients of the
+// upper one: the pipe does not empty in between.
+TEST(Schedule, RecoveryOfTheStackBelowBeginsEarly) {
+  const KeepPlan upper = plan_of(Policy::reverse, 3), lower = plan_of(Policy::reverse, 4);
+  const ScheduleOptions options = {.overlap = true, .lookahead = 2};
+  const auto costs = unit_costs(1, 2);
+  const TaskGraph first = backward_schedule(upper, options, 0, &lower);
+  const TaskGraph second = backward_schedule(lower, options, options.lookahead);
+  EXPECT_EQ(first.find(TaskKind::recover, 7, 1), first.size() - 4);
+  EXPECT_GE(first.find(TaskKind::recover, 6, 1), 0);
+  EXPECT_EQ(first.find(TaskKind::recover, 5, 1), -1);
+  EXPECT_EQ(second.find(TaskKind::recover, 7), -1);
+  EXPECT_EQ(second.find(TaskKind::recover, 6), -1);
+  EXPECT_EQ(simulate(first, costs).makespan() + simulate(second, costs).makespan(),
+            1 + 2 * 6 + 2 * 8);
+}
+
+TEST(Schedule, RefusesImpossibleOptions) {
+  const KeepPlan plan = plan_of(Policy::reverse, 1);
+  for (const ScheduleOptions& wrong :
+       {ScheduleOptions{.lookahead = -1}, ScheduleOptions{.deferred = -1},
+        ScheduleOptions{.lanes = 1}, ScheduleOptions{.lanes = 4}}) {
+    EXPECT_THROW(backward_schedule(plan, wrong), std::invalid_argument);
+  }
+}
+
+}  // namespace
+}  // namespace pareprop

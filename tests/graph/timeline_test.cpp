@@ -1,0 +1,118 @@
+#include "pareprop/graph/timeline.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+
+#include "tests/graph/random_case.h"
+
+namespace pareprop {
+namespace {
+
+Task task(TaskKind kind, int branch, int lane, std::vector<int> needs) {
+  return {.kind = kind, .branch = branch, .lane = lane, .needs = std::move(needs)};
+}
+
+TaskGraph two_lanes() {
+  TaskGraph graph;
+  graph.add(task(TaskKind::recover, 1, 1, {}));       // 0 .. 1
+  graph.add(task(TaskKind::recover, 0, 1, {0}));      // 1 .. 2
+  graph.add(task(TaskKind::gradient, 1, 0, {0}));     // 1 .. 4
+  graph.add(task(TaskKind::gradient, 0, 0, {1, 2}));  // 4 .. 7
+  graph.add(task(TaskKind::weight_gradient, 1, 1, {2})) /* 4 .. 6 */;
+  return graph;
+}
+
+double cost(const Task& of) {
+  return of.kind == TaskKind::recover ? 1.0 : of.kind == TaskKind::gradient ? 3.0 : 2.0;
+}
+
+TEST(Timeline, SimulatesByHand) {
+  const TaskGraph graph = two_lanes();
+  const Timeline timeline = simulate(graph, cost);
+  const double expected[][2] = {{0, 1}, {1, 2}, {1, 4}, {4, 7}, {4, 6}};
+  ASSERT_EQ(timeline.spans.size(), 5U);
+  for (int id = 0; id < 5; ++id) {
+    const Span& span = timeline.spans[static_cast<std::size_t>(id)];
+    EXPECT_EQ(span.task, id);
+    EXPECT_EQ(span.lane, graph[id].lane);
+    EXPECT_DOUBLE_EQ(span.begin, expected[id][0]) << id;
+    EXPECT_DOUBLE_EQ(span.end, expected[id][1]) << id;
+  }
+  EXPECT_DOUBLE_EQ(timeline.makespan(), 7.0);
+  EXPECT_DOUBLE_EQ(timeline.busy(0), 6.0);
+  EXPECT_DOUBLE_EQ(timeline.busy(1), 4.0);
+  EXPECT_DOUBLE_EQ(timeline.busy(2), 0.0);
+  EXPECT_EQ(timeline.lanes(), 2);
+  EXPECT_DOUBLE_EQ(overlapped(graph, timeline), 1.0);
+}
+
+TEST(Timeline, EmptyGraph) {
+  const Timeline timeline = simulate(TaskGraph{}, cost);
+  EXPECT_EQ(timeline.makespan(), 0.0);
+  EXPECT_EQ(timeline.lanes(), 0);
+  EXPECT_EQ(overlapped(TaskGraph{}, timeline), 0.0);
+}
+
+TEST(Timeline, MeasuredTimesMayStartAnywhereAndComeInAnyOrder) {
+  const TaskGraph graph = two_lanes();
+  Timeline timeline = simulate(graph, cost);
+  for (Span& span : timeline.spans) {
+    span.begin += 100.0;
+    span.end += 100.0;
+  }
+  std::swap(timeline.spans.front(), timeline.spans.back());
+  EXPECT_DOUBLE_EQ(timeline.makespan(), 7.0);
+  EXPECT_DOUBLE_EQ(overlapped(graph, timeline), 1.0);
+}
+
+TEST(Timeline, RefusesImpossibleCosts) {
+  for (double wrong : {-1.0, std::nan(""), std::numeric_limits<double>::infinity()}) {
+    EXPECT_THROW(simulate(two_lanes(), [&](const Task&) { return wrong; }), std::invalid_argument);
+  }
+}
+
+TEST(Timeline, ChecksThatItIsOfTheGraph) {
+  const TaskGraph graph = two_lanes();
+  const Timeline good = simulate(graph, cost);
+  EXPECT_NO_THROW(check_timeline(graph, good));
+  Timeline missing = good, doubled = good, foreign = good, backwards = good;
+  missing.spans.pop_back();
+  doubled.spans[1].task = 0;
+  foreign.spans[1].task = 5;
+  std::swap(backwards.spans[1].begin, backwards.spans[1].end);
+  for (const Timeline& wrong : {missing, doubled, foreign, backwards}) {
+    EXPECT_THROW(check_timeline(graph, wrong), std::invalid_argument);
+    EXPECT_THROW(overlapped(graph, wrong), std::invalid_argument);
+  }
+}
+
+// Nothing starts too early and nothing waits without a reason.
+TEST(Timeline, EveryTaskBeginsWhenItsLastAncestorEnds) {
+  for (unsigned seed = 0; seed < 60; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937 random(seed);
+    const auto options = testing::all_schedule_options();
+    const auto test = testing::random_case(random, static_cast<int>(random() % 8),
+                                           options[random() % options.size()]);
+    const Timeline timeline = simulate(test.graph, [&](const Task&) {
+      return std::uniform_real_distribution<double>(0.0, 3.0)(random);
+    });
+    for (int id = 0; id < test.graph.size(); ++id) {
+      const auto before = test.graph.ancestors(id);
+      double last = 0.0;
+      for (int i = 0; i < test.graph.size(); ++i) {
+        if (before[static_cast<std::size_t>(i)]) {
+          last = std::max(last, timeline.spans[static_cast<std::size_t>(i)].end);
+        }
+      }
+      ASSERT_EQ(timeline.spans[static_cast<std::size_t>(id)].begin, last) << "task " << id;
+    }
+    EXPECT_LE(overlapped(test.graph, timeline), timeline.makespan());
+  }
+}
+
+}  // namespace
+}  // namespace pareprop
