@@ -23,11 +23,10 @@ std::size_t round_up(std::size_t value, std::size_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-// Note [The page before the data]
-// The header has a page of its own before the data. Inside the class it would push every power of
-// two to the next class, and the data of large blocks off the 2 MiB boundary huge pages need.
+// The class is room for data; the header comes on top, for one page more. Inside the class it would
+// push every power of two to the next one.
 std::size_t mapping_bytes(int size_class) {
-  return page() + round_up(class_bytes(size_class), page());
+  return round_up(sizeof(Block) + class_bytes(size_class), page());
 }
 
 Block* map_block(int size_class) {
@@ -40,14 +39,14 @@ Block* map_block(int size_class) {
 
   char* const begin = static_cast<char*>(base);
   const auto address = reinterpret_cast<std::uintptr_t>(base);
-  const std::size_t before = round_up(address + page(), alignment) - page() - address;
+  const std::size_t before = round_up(address, alignment) - address;
   const std::size_t after = reserved - before - bytes;
   if (before > 0) munmap(begin, before);
   if (after > 0) munmap(begin + before + bytes, after);
 #ifdef MADV_HUGEPAGE
   if (huge) madvise(begin + before, bytes, MADV_HUGEPAGE);
 #endif
-  auto* block = new (begin + before + page() - sizeof(Block)) Block;
+  auto* block = new (begin + before) Block;
   block->size_class = size_class;
   return block;
 }
@@ -58,9 +57,8 @@ void unmap_blocks(Block* chain) {
   while (chain != nullptr) {
     Block* const block = std::exchange(chain, chain->older);
     const std::size_t bytes = mapping_bytes(block->size_class);
-    char* const begin = static_cast<char*>(block->data()) - page();
-    unpoison(begin, bytes);
-    munmap(begin, bytes);
+    unpoison(block, bytes);
+    munmap(block, bytes);
   }
 }
 

@@ -30,8 +30,9 @@ class BlockPool {
   BlockPool(const BlockPool&) = delete;
   BlockPool& operator=(const BlockPool&) = delete;
 
-  // At least `bytes` of data (kSmallestLarge to kLargest), aligned to 64 bytes, and to 2 MiB from
-  // there on. nullptr when the system gives none although all free blocks were returned to it.
+  // At least `bytes` of data (kSmallestLarge to kLargest), 64 bytes after the start of a page, from
+  // 2 MiB on of a huge page. nullptr when the system gives none although all free blocks were
+  // returned to it.
   Block* take(std::size_t bytes);
   void give_back(Block* block);
 

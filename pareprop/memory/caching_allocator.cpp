@@ -32,16 +32,26 @@ std::atomic<c10::Allocator*> previous{nullptr};
 
 // Note [Memory of others]
 // torch frees some memory (the buffers of oneDNN tensors) with raw_deallocate of the allocator that
-// is current then, whichever made it. A header carries a mark that depends on its address and is
-// wiped when the block is released, so that such a pointer is known and goes to the allocator we
-// replaced. Reading before foreign memory is fine: malloc keeps its own header there.
+// is current then, whichever made it. Such a pointer must be known as foreign and go to the
+// allocator we replaced. So a header carries a mark that depends on its address and is wiped when
+// the block is released. Before memory of others there may be nothing at all (not every malloc
+// keeps a header), hence the second rule: our header is always on the page of the data, and where
+// it could not be, nothing is read.
+constexpr std::uintptr_t kPage = 4096;  // or more, in multiples
+
+bool may_have_header(const void* data) {
+  return reinterpret_cast<std::uintptr_t>(data) % kPage >= sizeof(Block);
+}
+
 std::uint64_t mark_of(const Block* block) {
   return reinterpret_cast<std::uintptr_t>(block) ^ 0x9d3f'52c7'b1e8'46a5u;
 }
 
 // Headers are poisoned while tensors use their data, so that a write before the data is seen. These
-// two read them all the same.
-__attribute__((no_sanitize_address)) std::uint64_t read_mark(const Block* block) {
+// functions read them all the same. The mark may turn out to be memory of others, which no tool
+// should check.
+__attribute__((no_sanitize_address, no_sanitize_thread)) std::uint64_t read_mark(
+    const Block* block) {
   return __atomic_load_n(&block->mark, __ATOMIC_RELAXED);
 }
 
@@ -54,10 +64,19 @@ __attribute__((no_sanitize_address)) std::int64_t read_asked(const Block* block)
   return static_cast<std::int64_t>(block->asked);
 }
 
+// One in 64 blocks would begin with a page, its header on the page before: it is moved up.
 Block* take_small(std::size_t bytes) {
-  void* memory = nullptr;
-  if (posix_memalign(&memory, alignof(Block), sizeof(Block) + bytes) != 0) return nullptr;
-  auto* block = new (memory) Block;
+  void* start = nullptr;
+  if (posix_memalign(&start, alignof(Block), sizeof(Block) + bytes) != 0) return nullptr;
+  auto* place = static_cast<Block*>(start);
+  if (!may_have_header(place + 1)) {
+    std::free(start);
+    if (posix_memalign(&start, alignof(Block), 2 * sizeof(Block) + bytes) != 0) return nullptr;
+    place = static_cast<Block*>(start);
+    if (!may_have_header(place + 1)) ++place;
+  }
+  auto* block = new (place) Block;
+  block->start = start;
   block->asked = bytes;
   return block;
 }
@@ -112,7 +131,7 @@ void report_to_profiler(void* data, std::int64_t bytes) {
 void release(void* data) {
   if (data == nullptr) return;
   Block* const block = Block::of(data);
-  if (read_mark(block) != mark_of(block)) {
+  if (!may_have_header(data) || read_mark(block) != mark_of(block)) {
     previous.load()->raw_deallocate(data);
     return;
   }
@@ -123,7 +142,7 @@ void release(void* data) {
   detail::count(block->tag, -bytes);
   report_to_profiler(data, -bytes);
   if (block->size_class == Block::kSmall) {
-    std::free(block);
+    std::free(block->start);
   } else {
     pool().give_back(block);
   }

@@ -2,6 +2,7 @@
 
 #include <c10/core/CPUAllocator.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -86,13 +87,62 @@ TEST_F(CachingAllocator, CloneCopies) {
   EXPECT_EQ(std::memcmp(copy.get(), data.get(), 100000), 0);
 }
 
+// Taken for ours, foreign memory ends the program.
 TEST_F(CachingAllocator, MemoryOfTheReplacedAllocatorGoesBackToIt) {
   for (std::size_t bytes : {std::size_t{1}, std::size_t{5000}, std::size_t{8} << 20}) {
     const Usage before = usage();
     void* data = c10::GetDefaultCPUAllocator()->raw_allocate(bytes);
-    get().raw_deallocate(data);  // ends the program if it is taken for ours
+    get().raw_deallocate(data);
     EXPECT_EQ(usage().live, before.live);
   }
+}
+
+// Memory of an allocator that has nothing, not even a readable page, before its data.
+class NothingBefore final : public c10::Allocator {
+ public:
+  static constexpr std::size_t kPages = 2 * 65536;
+
+  c10::DataPtr allocate(std::size_t) override {
+    void* const memory = mmap(nullptr, kPages, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void* const data = static_cast<char*>(memory) + kPages / 2;
+    mprotect(data, kPages / 2, PROT_READ | PROT_WRITE);
+    return {data, data, &release, c10::kCPU};
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return &release; }
+  void copy_data(void* dest, const void* src, std::size_t count) const override {
+    default_copy_data(dest, src, count);
+  }
+  inline static int released = 0;
+
+ private:
+  static void release(void* data) {
+    ++released;
+    munmap(static_cast<char*>(data) - kPages / 2, kPages);
+  }
+};
+
+TEST_F(CachingAllocator, NothingIsReadBeforeMemoryOfOthers) {
+  constexpr auto kHighest = std::numeric_limits<std::uint8_t>::max();
+  static NothingBefore other;
+  c10::SetCPUAllocator(&other, kHighest);
+  void* data = get().raw_allocate(1000);
+  install_caching_allocator();
+  get().raw_deallocate(data);
+  EXPECT_EQ(NothingBefore::released, 1);
+  c10::SetCPUAllocator(c10::GetDefaultCPUAllocator(), kHighest);
+  install_caching_allocator();
+}
+
+TEST_F(CachingAllocator, HeadersAreOnThePageOfTheirData) {
+  std::vector<c10::DataPtr> data;
+  const std::int64_t before = usage().total_live;
+  for (std::size_t i = 0; i < 5000; ++i) {
+    data.push_back(get().allocate(1 + 64 * (i % 70)));
+    ASSERT_GE(reinterpret_cast<std::uintptr_t>(data.back().get()) % 4096, 64u);
+    std::memset(data.back().get(), 0xff, 1 + 64 * (i % 70));
+  }
+  data.clear();
+  EXPECT_EQ(usage().total_live, before);
 }
 
 TEST_F(CachingAllocator, SizesNoSystemHasAreACleanError) {
