@@ -130,7 +130,7 @@ void LiveMemory::add_value(const Tasks& tasks, const KeepPlan& plan,
   const bool measures_drift = k <= 1 && keep(0).wants_value;
   if (!measures_drift) {
     if (k >= 1 && k <= count) item.released_by = tasks.uses_of_tape(k - 1);
-    if (k >= 2 && makes_value(keep(k - 2)) && tasks.recover_of(k - 2) >= 0) {
+    if (k >= 2 && tasks.recover_of(k - 2) >= 0) {
       item.released_by.push_back(tasks.recover_of(k - 2));
     }
     // All that read it ran in advance.

@@ -26,8 +26,8 @@ struct LivePeak {
 //     tape k       from the beginning of recover(k), or from the start where it was kept or
 //                  recovered in advance, until the end of gradient(k) and weight_gradient(k)
 //     value u[k]   from the beginning of recover(k), or from the start where it was kept or
-//                  recovered in advance, until the end of recover(k-2), which subtracts from it,
-//                  and of tape k-1, whose input it is
+//                  recovered in advance, until the end of recover(k-2), its last reader in the
+//                  chain, and of tape k-1, whose input it is
 //     workspace k  from the beginning of gradient(k) until its end, or that of weight_gradient(k)
 // The outputs of the stack, u[2N] and u[2N+1], count from the start as far as the plan wants them,
 // with the bytes of u[2N-2] and u[2N-1]. Where u[0] is recovered to measure the drift, u[0] and

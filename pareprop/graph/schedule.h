@@ -40,7 +40,8 @@ struct ScheduleOptions {
 
 // The backward pass of one stack. `ready` topmost branches were recovered in advance. When `below`
 // is given, the graph ends with the recovery of its topmost branches (Task::stack 1) as far as it
-// can run beside the last gradients of this stack.
+// can run beside the last gradients of this stack: min(lookahead, its branches) of them, which is
+// the `ready` of its own schedule. None without overlap or when this stack is empty.
 TaskGraph backward_schedule(const KeepPlan& plan, const ScheduleOptions& options, int ready = 0,
                             const KeepPlan* below = nullptr);
 

@@ -40,6 +40,24 @@ TEST(LiveMemory, OneBranchByHand) {
   EXPECT_EQ(memory.worst_case().total_bytes, peak.total_bytes);
 }
 
+// Recovering u[k] needs u[k+1] and u[k+2], also when no tape holds them any more.
+TEST(LiveMemory, ThreeValuesAreAliveInARecover) {
+  const KeepPlan plan = plan_of(Policy::reverse, 3, {.recover_bottom = false});
+  std::vector<BranchBytes> bytes = same_bytes(plan, {});
+  bytes[1].value = 1;
+  bytes[2].value = 10;
+  bytes[3].value = 100;
+  const TaskGraph graph = backward_schedule(plan, {});
+  const LiveMemory memory(graph, plan, bytes);
+  EXPECT_EQ(memory.along(unit_timeline(graph)).total_bytes, 111);
+  EXPECT_EQ(memory.worst_case().total_bytes, 111);
+
+  const KeepPlan anchor = plan_of(Policy::anchor, 1, {.recover_bottom = false});
+  const TaskGraph small = backward_schedule(anchor, {});
+  // u[1] and u[2] are kept: nothing is recovered, and G0's recover does not read u[3].
+  EXPECT_EQ(LiveMemory(small, anchor, {{.value = 1}, {.value = 10}}).worst_case().total_bytes, 11);
+}
+
 TEST(LiveMemory, TheDriftKeepsTheBottomToTheEnd) {
   const KeepPlan plan = plan_of(Policy::reverse, 1);
   const TaskGraph graph = backward_schedule(plan, {});
