@@ -50,8 +50,10 @@ format: setup ## Format all sources
 format-check: setup ## Fail when a source is not formatted
 	@clang-format --dry-run -Werror $(SOURCES)
 
-tidy: build/build.ninja ## clang-tidy over all sources
-	tools/tidy.sh build $(JOBS)
+# Only configured: clang cannot read the precompiled headers of gcc.
+tidy: setup ## clang-tidy over all sources
+	cmake --preset release -B build-tidy -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON $(configure_flags)
+	tools/tidy.sh build-tidy $(JOBS)
 
 # The test programs are run by the build too (to list their cases), so both need the options.
 asan: export ASAN_OPTIONS = detect_stack_use_after_return=1:strict_string_checks=1
@@ -67,4 +69,4 @@ tsan: build-tsan/build.ninja ## The tests of graph and lanes, without torch, und
 	$(no_aslr) ctest --test-dir build-tsan --output-on-failure -j2
 
 clean: ## Remove what was built (.venv stays)
-	rm -rf build build-asan build-tsan
+	rm -rf build build-asan build-tsan build-tidy
