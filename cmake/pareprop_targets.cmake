@@ -4,7 +4,8 @@
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
-set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+# Libraries and programs alike, so that they can share one precompiled header.
+add_compile_options(-fPIC)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 
 find_program(CCACHE_PROGRAM ccache)
@@ -23,8 +24,9 @@ endif()
 
 # pareprop_library(graph SOURCES a.cpp ... LINKS pareprop_x ...): the target pareprop_graph, known to
 # others as pareprop::graph. It sees only what it links to, so a stray include does not compile.
+# AUTOGRAD: its files include torch's modules or autograd, which are precompiled.
 function(pareprop_library name)
-  cmake_parse_arguments(arg "" "" "SOURCES;LINKS" ${ARGN})
+  cmake_parse_arguments(arg "AUTOGRAD" "" "SOURCES;LINKS" ${ARGN})
   set(target pareprop_${name})
   add_library(${target} STATIC ${arg_SOURCES})
   add_library(pareprop::${name} ALIAS ${target})
@@ -34,14 +36,20 @@ function(pareprop_library name)
   target_include_directories(${target} PUBLIC
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   target_link_libraries(${target} PUBLIC ${arg_LINKS})
+  if(arg_AUTOGRAD)
+    target_precompile_headers(${target} REUSE_FROM pareprop_precompiled)
+  endif()
   set_property(GLOBAL APPEND PROPERTY PAREPROP_LIBRARIES ${target})
 endfunction()
 
 # pareprop_test(graph_tests LABEL unit SOURCES ... LINKS ...): a GoogleTest program; each of its cases
 # is a test of ctest.
 function(pareprop_test target)
-  cmake_parse_arguments(arg "" "LABEL" "SOURCES;LINKS" ${ARGN})
+  cmake_parse_arguments(arg "AUTOGRAD" "LABEL" "SOURCES;LINKS" ${ARGN})
   add_executable(${target} ${arg_SOURCES})
+  if(arg_AUTOGRAD)
+    target_precompile_headers(${target} REUSE_FROM pareprop_precompiled)
+  endif()
   target_compile_options(${target} PRIVATE ${PAREPROP_WARNINGS})
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(${target} PRIVATE ${arg_LINKS} GTest::gtest)

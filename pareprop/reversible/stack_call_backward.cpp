@@ -61,6 +61,7 @@ std::vector<at::Tensor> StackCall::backward(at::Tensor dy1, at::Tensor dy2, bool
   } on_error{this};
 
   versions_.check();
+  if (!keep) versions_.clear();  // it holds on to the outputs
   begin_recovery(keep);
   const auto count = static_cast<std::size_t>(branches());
   deferred_.resize(count);

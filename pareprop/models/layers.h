@@ -1,0 +1,95 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/nn/module.h>
+
+#include <cstdint>
+#include <string>
+
+#include "pareprop/reversible/branch.h"
+
+namespace pareprop::models {
+
+// Where and in what dtype a model's weights are made. On the meta device nothing is allocated:
+// enough to count them. On others they are drawn from `seed`, without touching any global
+// generator.
+struct WeightOptions {
+  at::ScalarType dtype = at::kFloat;
+  at::Device device = at::kCPU;
+  std::uint64_t seed = 0;
+};
+
+// Makes and registers the parameters of one module; each is drawn from (seed, number of the
+// parameter).
+class WeightMaker {
+ public:
+  explicit WeightMaker(const WeightOptions& options) : options_(options) {}
+
+  // Normal with standard deviation 0.02, cut off at two of them.
+  at::Tensor normal(torch::nn::Module& module, const std::string& name, at::IntArrayRef sizes);
+  at::Tensor constant(torch::nn::Module& module, const std::string& name, at::IntArrayRef sizes,
+                      double value);
+
+ private:
+  at::Tensor add(torch::nn::Module& module, const std::string& name, at::Tensor value);
+
+  WeightOptions options_;
+  std::uint64_t made_ = 0;
+};
+
+// weight (out, in) and bias (out).
+class LinearLayer : public torch::nn::Module {
+ public:
+  LinearLayer(std::int64_t in, std::int64_t out, WeightMaker& make);
+  at::Tensor forward(const at::Tensor& x, bool output_needed = true);
+
+  at::Tensor weight, bias;
+};
+
+// Over the last dimension.
+class NormLayer : public torch::nn::Module {
+ public:
+  NormLayer(std::int64_t width, double eps, WeightMaker& make);
+  at::Tensor forward(const at::Tensor& x);
+
+  at::Tensor weight, bias;
+
+ private:
+  double eps_;
+};
+
+struct DropRates {
+  double dropout = 0.0;    // of attention probabilities and branch outputs
+  double drop_path = 0.0;  // of whole branches, per sample
+};
+
+// F of ViT: norm, multi-head self-attention over all tokens, projection. x is (batch, tokens,
+// width).
+class SelfAttention : public torch::nn::Module {
+ public:
+  static constexpr bool skips_output = true;
+  SelfAttention(std::int64_t width, std::int64_t heads, double eps, DropRates drop,
+                WeightMaker& make);
+  at::Tensor forward(const at::Tensor& x, const BranchCall& call);
+
+ private:
+  std::int64_t heads_;
+  DropRates drop_;
+  std::shared_ptr<NormLayer> norm_;
+  std::shared_ptr<LinearLayer> qkv_, proj_;
+};
+
+// G: norm, linear, GELU, linear.
+class Mlp : public torch::nn::Module {
+ public:
+  static constexpr bool skips_output = true;
+  Mlp(std::int64_t width, std::int64_t hidden, double eps, DropRates drop, WeightMaker& make);
+  at::Tensor forward(const at::Tensor& x, const BranchCall& call);
+
+ private:
+  DropRates drop_;
+  std::shared_ptr<NormLayer> norm_;
+  std::shared_ptr<LinearLayer> fc1_, fc2_;
+};
+
+}  // namespace pareprop::models

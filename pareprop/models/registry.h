@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "pareprop/models/model.h"
+#include "pareprop/models/vit.h"
+
+namespace pareprop::models {
+
+// Changes to a named configuration.
+struct Overrides {
+  std::optional<int> depth = std::nullopt;
+  std::optional<std::int64_t> width = std::nullopt;  // the MLP keeps its ratio
+  std::optional<std::int64_t> image_size = std::nullopt;
+  std::optional<std::int64_t> channels = std::nullopt;
+  std::optional<std::int64_t> classes = std::nullopt;
+  std::optional<double> dropout = std::nullopt;
+  std::optional<double> drop_path = std::nullopt;
+};
+
+// In the order they are listed.
+std::vector<std::string> model_names();
+
+// Throws std::invalid_argument listing the known names.
+ViTConfig find_config(const std::string& name, const Overrides& overrides = {});
+
+std::shared_ptr<Model> make_model(const std::string& name, const Overrides& overrides = {},
+                                  const WeightOptions& weights = {});
+
+// What `pareprop models` tells of a model. Allocates no weights.
+struct ModelSummary {
+  std::string name;
+  std::int64_t parameters = 0;
+  double gmacs = 0.0;  // forward, one sample
+  std::int64_t tokens = 0;
+  std::vector<int> stacks;                   // depth of each
+  double activation_bytes_stored = 0.0;      // one sample
+  double activation_bytes_reversible = 0.0;  // one sample
+};
+ModelSummary summarise(const std::string& name, const Overrides& overrides = {});
+
+}  // namespace pareprop::models
