@@ -1,6 +1,7 @@
 #include "pareprop/models/registry.h"
 
-#include <array>
+#include <algorithm>
+#include <map>
 #include <stdexcept>
 
 namespace pareprop::models {
@@ -38,6 +39,11 @@ const std::vector<Entry>& entries() {
   return list;
 }
 
+std::map<std::string, ModelFactory>& registered() {
+  static std::map<std::string, ModelFactory> factories;
+  return factories;
+}
+
 }  // namespace
 
 std::vector<std::string> model_names() {
@@ -70,7 +76,17 @@ ViTConfig find_config(const std::string& name, const Overrides& overrides) {
 
 std::shared_ptr<Model> make_model(const std::string& name, const Overrides& overrides,
                                   const WeightOptions& weights) {
+  const auto own = registered().find(name);
+  if (own != registered().end()) return own->second(overrides, weights);
   return std::make_shared<RevViT>(find_config(name, overrides), weights);
+}
+
+void register_model(const std::string& name, ModelFactory factory) {
+  const auto names = model_names();
+  if (std::find(names.begin(), names.end(), name) != names.end() || registered().contains(name)) {
+    throw std::invalid_argument("model '" + name + "' exists already: choose another name");
+  }
+  registered()[name] = std::move(factory);
 }
 
 ModelSummary summarise(const std::string& name, const Overrides& overrides) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -30,6 +31,12 @@ ViTConfig find_config(const std::string& name, const Overrides& overrides = {});
 
 std::shared_ptr<Model> make_model(const std::string& name, const Overrides& overrides = {},
                                   const WeightOptions& weights = {});
+
+// Makes a model known under another name: one's own architecture in verify, bench and train. Throws
+// std::invalid_argument when the name is taken. Not thread-safe: at the start of the program.
+using ModelFactory =
+    std::function<std::shared_ptr<Model>(const Overrides& overrides, const WeightOptions& weights)>;
+void register_model(const std::string& name, ModelFactory factory);
 
 // What `pareprop models` tells of a model. Allocates no weights.
 struct ModelSummary {

@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/graph_task.h>
 
+#include <chrono>
 #include <stdexcept>
 #include <string>
 
@@ -33,9 +34,11 @@ struct StackNode : torch::autograd::Node {
     }
     const at::Tensor any = grads[0].defined() ? grads[0] : grads[1];
     const auto executor = stack->executor(any.device(), call->overlap());
+    const auto begin = std::chrono::steady_clock::now();
     auto result = call->backward(std::move(grads[0]), std::move(grads[1]),
                                  torch::autograd::get_current_graph_task_keep_graph(), *executor);
-    stack->report(call->drift());
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+    stack->report(*call, took.count());
     return result;
   }
 
@@ -66,6 +69,12 @@ void StackImpl::set_options(StackOptions options) {
     throw std::invalid_argument("stack: expected lookahead >= 0, deferred >= 0 and 2 or 3 lanes");
   }
   options_ = std::move(options);
+  tuner_ = options_.mode == Mode::automatic ? std::make_unique<AutoTuner>() : nullptr;
+}
+
+std::shared_ptr<StackCall> StackImpl::begin_call(const CallOptions& call) {
+  return std::make_shared<StackCall>(branches_, tuner_ ? tuner_->next(options_, depth()) : options_,
+                                     pass_for(call), call.extras);
 }
 
 std::shared_ptr<Pass> StackImpl::pass_for(const CallOptions& call) {
@@ -93,7 +102,7 @@ std::pair<at::Tensor, at::Tensor> StackImpl::forward(const at::Tensor& x1, const
                                                      const CallOptions& call) {
   check_streams(x1, x2);
   if (depth() == 0) return {x1, x2};
-  auto state = std::make_shared<StackCall>(branches_, options_, pass_for(call), call.extras);
+  auto state = begin_call(call);
   std::vector<at::Tensor> inputs{x1, x2};
   const auto leaves = state->leaves();
   inputs.insert(inputs.end(), leaves.begin(), leaves.end());
@@ -113,8 +122,7 @@ std::pair<at::Tensor, at::Tensor> StackImpl::forward(const at::Tensor& x1, const
 std::pair<at::Tensor, at::Tensor> StackImpl::reference(const at::Tensor& x1, const at::Tensor& x2,
                                                        const CallOptions& call) {
   check_streams(x1, x2);
-  return std::make_shared<StackCall>(branches_, options_, pass_for(call), call.extras)
-      ->forward_with_autograd(x1, x2);
+  return begin_call(call)->forward_with_autograd(x1, x2);
 }
 
 std::shared_ptr<Executor> StackImpl::executor(c10::Device device, bool overlap) {
@@ -127,9 +135,10 @@ std::shared_ptr<Executor> StackImpl::executor(c10::Device device, bool overlap) 
   return own_executor_;
 }
 
-void StackImpl::report(const DriftReport& drift) {
+void StackImpl::report(const StackCall& call, double seconds) {
+  if (tuner_) tuner_->observe(call.options(), seconds, call.block_tape_bytes());
   std::lock_guard lock(mutex_);
-  drift_ = drift;
+  drift_ = call.drift();
 }
 
 DriftReport StackImpl::drift() const {

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "pareprop/reversible/auto_tuner.h"
 #include "pareprop/reversible/branch.h"
 #include "pareprop/reversible/drift.h"
 #include "pareprop/reversible/pass.h"
@@ -54,14 +55,16 @@ class StackImpl : public torch::nn::Module {
 
   // For the autograd node.
   std::shared_ptr<Executor> executor(c10::Device device, bool overlap);
-  void report(const DriftReport& drift);
+  void report(const StackCall& call, double seconds);
 
  private:
+  std::shared_ptr<StackCall> begin_call(const CallOptions& call);
   std::shared_ptr<Pass> pass_for(const CallOptions& call);
   void check_streams(const at::Tensor& x1, const at::Tensor& x2) const;
 
   std::shared_ptr<const std::vector<Branch>> branches_;
   StackOptions options_;
+  std::unique_ptr<AutoTuner> tuner_;  // mode auto only
   std::atomic<std::uint64_t> calls_{0};
   mutable std::mutex mutex_;
   std::shared_ptr<Executor> own_executor_;  // guarded by mutex_

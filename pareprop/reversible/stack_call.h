@@ -45,6 +45,8 @@ class StackCall : public std::enable_shared_from_this<StackCall> {
   std::vector<at::Tensor> backward(at::Tensor dy1, at::Tensor dy2, bool keep, Executor& executor);
 
   const DriftReport& drift() const { return drift_; }
+  // The largest tape of a recovered block, as far as it could be measured; else 0.
+  std::int64_t block_tape_bytes() const { return block_tape_bytes_; }
   const StackOptions& options() const { return options_; }
   bool overlap() const;
   // Frees everything; backward() fails from then on.
@@ -60,6 +62,7 @@ class StackCall : public std::enable_shared_from_this<StackCall> {
   std::vector<at::Tensor> branch_leaves(int k) const;
   void run_task(const Task& task, bool keep);
   void recover(int k);
+  void measure_tape(int k, std::int64_t bytes);
   void gradient(int k, bool keep);
   void weight_gradient(int k);
   void deliver(int k, std::vector<at::Tensor> gradients);
@@ -102,6 +105,8 @@ class StackCall : public std::enable_shared_from_this<StackCall> {
   std::unique_ptr<DriftProbe> probe_;
   std::shared_ptr<StackCall> below_;
   DriftReport drift_;
+  std::int64_t block_tape_bytes_ = 0;
+  std::int64_t g_tape_bytes_ = 0;  // of the block being recovered
   bool released_ = false;
 };
 

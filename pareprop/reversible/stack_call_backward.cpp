@@ -12,6 +12,8 @@
 namespace pareprop {
 namespace {
 
+std::int64_t live_tape_bytes() { return memory::usage().live_of(memory::Tag::tape); }
+
 at::Tensor sum(at::Tensor a, at::Tensor b) {
   if (!a.defined()) return b;
   if (!b.defined()) return a;
@@ -114,6 +116,15 @@ void StackCall::run_task(const Task& task, bool keep) {
   }
 }
 
+void StackCall::measure_tape(int k, std::int64_t bytes) {
+  if (overlap()) return;  // other lanes allocate at the same time
+  if (k % 2 == 1) {
+    g_tape_bytes_ = bytes;
+  } else {
+    block_tape_bytes_ = std::max(block_tape_bytes_, g_tape_bytes_ + bytes);
+  }
+}
+
 void StackCall::recover(int k) {
   const auto at = static_cast<std::size_t>(k);
   const BranchKeep& keep = plan_.branches[at];
@@ -126,12 +137,16 @@ void StackCall::recover(int k) {
     memory::TagScope tag(memory::Tag::tape);
     x = arithmetic_->leave(live_[at + 1]);
   }
+  const std::int64_t before = live_tape_bytes();
   auto [tape, f] = record_tape(branch, x, tape_extras_, !skip);
+  measure_tape(k, live_tape_bytes() - before);
   check_no_unknown_leaf(branch, tape, branch_leaves(k));
   tapes_[at] = std::move(tape);
 
   memory::TagScope tag(memory::Tag::streams);
   at::Tensor above = std::move(live_[at + 2]);
+  // What is higher up was only wanted by branches that have their tape.
+  std::for_each(live_.begin() + k + 2, live_.end(), [](at::Tensor& u) { u.reset(); });
   if (!keep.tape_only()) {
     live_[at] = arithmetic_->subtract(std::move(above), f);
     probe_->compare(k, live_[at]);

@@ -1,6 +1,7 @@
-// Gradients of every parameter and input against ordinary autograd, over random combinations of depth,
-// mode, policies, arithmetic, dropout, extra arguments, shared and frozen parameters, several forwards
-// before a backward, and evaluation in between. PAREPROP_SEED and PAREPROP_CASES choose others.
+// Gradients of every parameter and input against ordinary autograd, over random combinations of
+// depth, mode, policies, arithmetic, dropout, extra arguments, shared and frozen parameters,
+// several forwards before a backward, and evaluation in between. PAREPROP_SEED and PAREPROP_CASES
+// choose others.
 
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -58,7 +59,8 @@ Case random_case(std::uint64_t seed) {
   constexpr Mode modes[] = {Mode::stored, Mode::checkpoint, Mode::reprop, Mode::pareprop};
   c.options.mode = modes[pick(4)];
   if (coin()) {
-    constexpr Policy policies[] = {Policy::store, Policy::checkpoint, Policy::anchor, Policy::reverse};
+    constexpr Policy policies[] = {Policy::store, Policy::checkpoint, Policy::anchor,
+                                   Policy::reverse};
     for (int i = 0; i < c.depth; ++i) c.options.policies.push_back(policies[pick(4)]);
   }
   constexpr Precision precisions[] = {Precision::fp64, Precision::fp32, Precision::bf16};
@@ -108,12 +110,15 @@ class Problem {
     constexpr std::int64_t batch = 3, tokens = 5;
     const std::int64_t width = c.shape.width;
     in_.x1 = random_tensor({batch, tokens, width}, dtype, c.seed + 2).requires_grad_(true);
-    in_.x2 = c.one_input ? in_.x1
-                         : random_tensor({batch, tokens, width}, dtype, c.seed + 3).requires_grad_(true);
-    if (c.bias) in_.bias = random_tensor({2, tokens, tokens}, dtype, c.seed + 4).requires_grad_(true);
+    in_.x2 = c.one_input
+                 ? in_.x1
+                 : random_tensor({batch, tokens, width}, dtype, c.seed + 3).requires_grad_(true);
+    if (c.bias)
+      in_.bias = random_tensor({2, tokens, tokens}, dtype, c.seed + 4).requires_grad_(true);
     if (c.mask) in_.mask = random_tensor({batch, tokens}, at::kFloat, c.seed + 5).gt(-0.8);
     for (int i = 0; i < 4; ++i) {
-      in_.weights.push_back(random_tensor({batch, tokens, width}, dtype, c.seed + 10 + std::uint64_t(i)));
+      in_.weights.push_back(
+          random_tensor({batch, tokens, width}, dtype, c.seed + 10 + std::uint64_t(i)));
     }
     for (const auto& p : stack_->parameters()) {
       if (p.requires_grad()) wanted_.push_back(p);
@@ -133,7 +138,8 @@ class Problem {
                              .pass = std::make_shared<Pass>(options.seed, std::uint64_t(i))};
       const at::Tensor x1 = i == 0 ? in_.x1 : in_.x1.mul(0.5);
       const at::Tensor x2 = case_.one_input ? x1 : in_.x2;
-      const auto [y1, y2] = reference ? stack_->reference(x1, x2, call) : stack_->forward(x1, x2, call);
+      const auto [y1, y2] =
+          reference ? stack_->reference(x1, x2, call) : stack_->forward(x1, x2, call);
       const auto w = static_cast<std::size_t>(2 * i);
       at::Tensor part = y1.mul(in_.weights[w]).sum();
       if (!case_.only_y1) part = part.add(y2.mul(in_.weights[w + 1]).sum());

@@ -64,15 +64,15 @@ at::Tensor TestAttention::forward(const at::Tensor& x, const BranchCall& call) {
   }
   at::Tensor p = at::softmax(scores, -1);
   if (is_training()) p = dropout(p, shape_.dropout);
-  const at::Tensor y = at::matmul(p.to(qkv[2].scalar_type()), qkv[2])
-                           .transpose(1, 2)
-                           .reshape({batch, tokens, c});
+  const at::Tensor y =
+      at::matmul(p.to(qkv[2].scalar_type()), qkv[2]).transpose(1, 2).reshape({batch, tokens, c});
   return finish(*this, shape_, project(shape_, y, proj_weight_, proj_bias_));
 }
 
 TestMlp::TestMlp(const BranchShape& shape, std::uint64_t seed) : shape_(shape) {
   const auto c = shape.width;
-  auto make = [&, i = seed * 100 + 50](at::IntArrayRef sizes, double scale, double mean = 0.0) mutable {
+  auto make = [&, i = seed * 100 + 50](at::IntArrayRef sizes, double scale,
+                                       double mean = 0.0) mutable {
     return random_tensor(sizes, shape.dtype, i++).mul_(scale).add_(mean);
   };
   norm_weight_ = register_parameter("norm_weight", make({c}, 0.1, 1.0));
@@ -93,7 +93,8 @@ std::vector<Block> test_blocks(int depth, const BranchShape& shape, std::uint64_
   std::vector<Block> blocks;
   for (int i = 0; i < depth; ++i) {
     const auto own = seed + static_cast<std::uint64_t>(i);
-    blocks.push_back({std::make_shared<TestAttention>(shape, own), std::make_shared<TestMlp>(shape, own)});
+    blocks.push_back(
+        {std::make_shared<TestAttention>(shape, own), std::make_shared<TestMlp>(shape, own)});
   }
   return blocks;
 }
@@ -110,7 +111,8 @@ double relative_error(const std::vector<at::Tensor>& expected, const std::vector
     if (!expected[i].defined() || expected[i].numel() == 0) continue;
     const double error = norm(expected[i].to(at::kDouble).sub(got[i].to(at::kDouble)));
     const double scale = std::max({norm(expected[i]), 1e-4 * largest, 1e-300});
-    worst = std::isnan(error) ? std::numeric_limits<double>::infinity() : std::max(worst, error / scale);
+    worst = std::isnan(error) ? std::numeric_limits<double>::infinity()
+                              : std::max(worst, error / scale);
   }
   return worst;
 }

@@ -19,8 +19,8 @@ struct BranchShape {
   at::ScalarType dtype = at::kDouble;
 };
 
-// F: layer norm, two-head attention over tokens, optional additive score bias (extras[0], may require
-// gradient) and optional padding mask (extras[1], bool (batch, tokens), true is kept).
+// F: layer norm, two-head attention over tokens, optional additive score bias (extras[0], may
+// require gradient) and optional padding mask (extras[1], bool (batch, tokens), true is kept).
 class TestAttention : public torch::nn::Module {
  public:
   TestAttention(const BranchShape& shape, std::uint64_t seed);

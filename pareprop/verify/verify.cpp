@@ -1,0 +1,111 @@
+#include "pareprop/verify/verify.h"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "pareprop/reversible/torch_lanes.h"
+
+namespace pareprop {
+namespace {
+
+struct Step {
+  std::vector<at::Tensor> gradients;  // of parameters, then of the input
+  int missing = 0;
+};
+
+Step run_step(models::Model& model, const VerifyOptions& options, bool reference) {
+  at::Tensor input = model.example_input(options.batch, options.seed).requires_grad_(true);
+  const at::Tensor target = model.example_target(options.batch, options.seed + 1);
+  for (auto& parameter : model.parameters()) parameter.mutable_grad().reset();
+  const models::ForwardOptions forward{.pass = std::make_shared<Pass>(options.seed, 0),
+                                       .reference = reference};
+  models::classification_loss(model.forward(input, forward), target).backward();
+  Step step;
+  for (auto& parameter : model.parameters()) {
+    if (!parameter.requires_grad()) continue;
+    step.missing += parameter.grad().defined() ? 0 : 1;
+    step.gradients.push_back(parameter.grad());
+    parameter.mutable_grad().reset();
+  }
+  step.gradients.push_back(input.grad());
+  return step;
+}
+
+bool same_bits(const std::vector<at::Tensor>& expected, const std::vector<at::Tensor>& got) {
+  return std::equal(expected.begin(), expected.end(), got.begin(), got.end(),
+                    [](const at::Tensor& a, const at::Tensor& b) {
+                      return a.defined() == b.defined() && (!a.defined() || a.equal(b));
+                    });
+}
+
+}  // namespace
+
+double verify_tolerance(Precision precision) {
+  switch (precision) {
+    case Precision::fp64:
+      return 1e-10;
+    case Precision::fp32:
+      return 1e-5;
+    case Precision::bf16:
+      return 2e-2;
+  }
+  return 0.0;
+}
+
+double max_relative_error(const std::vector<at::Tensor>& expected,
+                          const std::vector<at::Tensor>& got) {
+  constexpr double kInfinite = std::numeric_limits<double>::infinity();
+  if (expected.size() != got.size()) return kInfinite;
+  auto norm = [](const at::Tensor& t) { return t.to(at::kDouble).norm().item<double>(); };
+  double largest = 0.0, worst = 0.0;
+  for (const auto& t : expected) largest = std::max(largest, t.defined() ? norm(t) : 0.0);
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    if (expected[i].defined() != got[i].defined()) return kInfinite;
+    if (!expected[i].defined()) continue;
+    const double error = norm(expected[i].to(at::kDouble).sub(got[i].to(at::kDouble)));
+    if (std::isnan(error)) return kInfinite;
+    worst = std::max(worst, error / std::max({norm(expected[i]), 1e-4 * largest, 1e-300}));
+  }
+  return worst;
+}
+
+std::vector<VerifyRow> verify(models::Model& model, const VerifyOptions& options) {
+  constexpr int kLanes = 2;
+  const IntraOpThreads threads(std::max(1, at::get_num_threads() / kLanes));
+  const auto executor = std::make_shared<TorchCpuLanes>(kLanes, at::get_num_threads());
+  StackOptions stack{
+      .precision = options.precision, .arithmetic = options.arithmetic, .executor = executor};
+  model.train();
+  stack.mode = Mode::stored;
+  model.set_stack_options(stack);
+  const bool exact = options.arithmetic == Arithmetic::exact;
+  const Step expected = run_step(model, options, /*reference=*/!exact);
+
+  std::vector<VerifyRow> rows;
+  for (Mode mode : options.modes) {
+    VerifyRow row{.mode = mode};
+    stack.mode = mode;
+    model.set_stack_options(stack);
+    try {
+      const Step got = run_step(model, options, false);
+      row.max_rel_error = max_relative_error(expected.gradients, got.gradients);
+      row.bit_identical = same_bits(expected.gradients, got.gradients);
+      row.missing_gradients = got.missing;
+      row.drift = model.drift().worst;
+    } catch (const std::exception& error) {
+      row.error = error.what();
+      row.max_rel_error = std::numeric_limits<double>::infinity();
+    }
+    row.holds = row.error.empty() && row.missing_gradients == expected.missing &&
+                row.missing_gradients == 0 &&
+                row.max_rel_error <= verify_tolerance(options.precision) &&
+                (!exact || row.bit_identical);
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+}  // namespace pareprop

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "pareprop/graph/policy.h"
+#include "pareprop/models/model.h"
+
+namespace pareprop {
+
+struct VerifyOptions {
+  std::vector<Mode> modes = all_modes();
+  std::int64_t batch = 2;
+  Precision precision = Precision::fp32;
+  Arithmetic arithmetic = Arithmetic::floating;
+  std::uint64_t seed = 0;
+};
+
+struct VerifyRow {
+  Mode mode = Mode::stored;
+  // Largest |dg| / max(|g|, 1e-4 * largest |g| of the model) over all gradient tensors, the input's
+  // too.
+  double max_rel_error = 0.0;
+  bool bit_identical = false;
+  int missing_gradients = 0;
+  double drift = 0.0;
+  std::string error;  // what the backward pass threw, if it did
+  bool holds = false;
+};
+
+// What max_rel_error may be: 1e-10 (fp64), 1e-5 (fp32), 2e-2 (bf16).
+double verify_tolerance(Precision precision);
+
+// Gradients of one training step in each mode, dropout on, compared with the same step through
+// ordinary autograd or, for exact arithmetic, in mode `stored`, whose bits every mode must have.
+// All run with the same intra-op threads, so that sums are split alike. The model's stack options
+// are left changed.
+std::vector<VerifyRow> verify(models::Model& model, const VerifyOptions& options = {});
+
+// ‖Δg‖ / max(‖g‖, 1e-4 · largest ‖g‖), the worst of all pairs. Infinite where one is undefined or
+// NaN.
+double max_relative_error(const std::vector<at::Tensor>& expected,
+                          const std::vector<at::Tensor>& got);
+
+}  // namespace pareprop
