@@ -3,9 +3,9 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
+#include "pareprop/ops/compare.h"
 #include "pareprop/reversible/torch_lanes.h"
 
 namespace pareprop {
@@ -34,13 +34,6 @@ Step run_step(models::Model& model, const VerifyOptions& options, bool reference
   return step;
 }
 
-bool same_bits(const std::vector<at::Tensor>& expected, const std::vector<at::Tensor>& got) {
-  return std::equal(expected.begin(), expected.end(), got.begin(), got.end(),
-                    [](const at::Tensor& a, const at::Tensor& b) {
-                      return a.defined() == b.defined() && (!a.defined() || a.equal(b));
-                    });
-}
-
 }  // namespace
 
 double verify_tolerance(Precision precision) {
@@ -53,23 +46,6 @@ double verify_tolerance(Precision precision) {
       return 2e-2;
   }
   return 0.0;
-}
-
-double max_relative_error(const std::vector<at::Tensor>& expected,
-                          const std::vector<at::Tensor>& got) {
-  constexpr double kInfinite = std::numeric_limits<double>::infinity();
-  if (expected.size() != got.size()) return kInfinite;
-  auto norm = [](const at::Tensor& t) { return t.to(at::kDouble).norm().item<double>(); };
-  double largest = 0.0, worst = 0.0;
-  for (const auto& t : expected) largest = std::max(largest, t.defined() ? norm(t) : 0.0);
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    if (expected[i].defined() != got[i].defined()) return kInfinite;
-    if (!expected[i].defined()) continue;
-    const double error = norm(expected[i].to(at::kDouble).sub(got[i].to(at::kDouble)));
-    if (std::isnan(error)) return kInfinite;
-    worst = std::max(worst, error / std::max({norm(expected[i]), 1e-4 * largest, 1e-300}));
-  }
-  return worst;
 }
 
 std::vector<VerifyRow> verify(models::Model& model, const VerifyOptions& options) {
@@ -92,7 +68,7 @@ std::vector<VerifyRow> verify(models::Model& model, const VerifyOptions& options
     try {
       const Step got = run_step(model, options, false);
       row.max_rel_error = max_relative_error(expected.gradients, got.gradients);
-      row.bit_identical = same_bits(expected.gradients, got.gradients);
+      row.bit_identical = bit_identical(expected.gradients, got.gradients);
       row.missing_gradients = got.missing;
       row.drift = model.drift().worst;
     } catch (const std::exception& error) {

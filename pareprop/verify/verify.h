@@ -25,7 +25,7 @@ struct VerifyRow {
   bool bit_identical = false;
   int missing_gradients = 0;
   double drift = 0.0;
-  std::string error;  // what the backward pass threw, if it did
+  std::string error = {};  // what the backward pass threw, if it did
   bool holds = false;
 };
 
@@ -37,10 +37,5 @@ double verify_tolerance(Precision precision);
 // All run with the same intra-op threads, so that sums are split alike. The model's stack options
 // are left changed.
 std::vector<VerifyRow> verify(models::Model& model, const VerifyOptions& options = {});
-
-// ‖Δg‖ / max(‖g‖, 1e-4 · largest ‖g‖), the worst of all pairs. Infinite where one is undefined or
-// NaN.
-double max_relative_error(const std::vector<at::Tensor>& expected,
-                          const std::vector<at::Tensor>& got);
 
 }  // namespace pareprop

@@ -10,9 +10,7 @@
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/where.h>
 
-#include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "pareprop/ops/linear.h"
 #include "pareprop/ops/random_stream.h"
@@ -97,33 +95,6 @@ std::vector<Block> test_blocks(int depth, const BranchShape& shape, std::uint64_
         {std::make_shared<TestAttention>(shape, own), std::make_shared<TestMlp>(shape, own)});
   }
   return blocks;
-}
-
-double relative_error(const std::vector<at::Tensor>& expected, const std::vector<at::Tensor>& got) {
-  if (expected.size() != got.size()) return std::numeric_limits<double>::infinity();
-  auto norm = [](const at::Tensor& t) { return t.to(at::kDouble).norm().item<double>(); };
-  double largest = 0.0, worst = 0.0;
-  for (const auto& t : expected) {
-    if (t.defined()) largest = std::max(largest, norm(t));
-  }
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    if (expected[i].defined() != got[i].defined()) return std::numeric_limits<double>::infinity();
-    if (!expected[i].defined() || expected[i].numel() == 0) continue;
-    const double error = norm(expected[i].to(at::kDouble).sub(got[i].to(at::kDouble)));
-    const double scale = std::max({norm(expected[i]), 1e-4 * largest, 1e-300});
-    worst = std::isnan(error) ? std::numeric_limits<double>::infinity()
-                              : std::max(worst, error / scale);
-  }
-  return worst;
-}
-
-bool bit_identical(const std::vector<at::Tensor>& expected, const std::vector<at::Tensor>& got) {
-  if (expected.size() != got.size()) return false;
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    if (expected[i].defined() != got[i].defined()) return false;
-    if (expected[i].defined() && !expected[i].equal(got[i])) return false;
-  }
-  return true;
 }
 
 }  // namespace pareprop::testing

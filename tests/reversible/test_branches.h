@@ -48,8 +48,4 @@ std::vector<Block> test_blocks(int depth, const BranchShape& shape, std::uint64_
 // Normal numbers of their own generator.
 at::Tensor random_tensor(at::IntArrayRef sizes, at::ScalarType dtype, std::uint64_t seed);
 
-// Largest |a - b| / max(|a|, floor * largest |a| of all), by norm over each pair of tensors.
-double relative_error(const std::vector<at::Tensor>& expected, const std::vector<at::Tensor>& got);
-bool bit_identical(const std::vector<at::Tensor>& expected, const std::vector<at::Tensor>& got);
-
 }  // namespace pareprop::testing
