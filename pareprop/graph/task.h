@@ -24,10 +24,10 @@ enum class TaskKind {
 
 struct Task {
   TaskKind kind = TaskKind::gradient;
-  int branch = 0;          // k of Note [The chain of branches]
-  int lane = 0;            // tasks of one lane run in the order they were added
-  std::vector<int> needs;  // tasks that must have ended before; always added earlier
-  int stack = 0;           // 0: the stack being differentiated; 1: the next one below (look-ahead)
+  int branch = 0;               // k of Note [The chain of branches]
+  int lane = 0;                 // tasks of one lane run in the order they were added
+  std::vector<int> needs = {};  // tasks that must have ended before; always added earlier
+  int stack = 0;  // 0: the stack being differentiated; 1: the next one below (look-ahead)
 
   int block() const { return branch / 2; }
   bool is_f() const { return branch % 2 == 0; }

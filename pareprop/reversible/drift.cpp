@@ -7,15 +7,13 @@
 namespace pareprop {
 namespace {
 
-constexpr std::int64_t kSamples = 64;
+constexpr std::int64_t kSamples = 32;
 
 at::Tensor sample(const at::Tensor& u) {
   const std::int64_t count = u.numel();
   // An odd stride walks through all channels and tokens, not always the same ones.
   const std::int64_t stride = std::max<std::int64_t>(1, count / kSamples) | 1;
-  return u.reshape({-1})
-      .slice(0, std::min(count - 1, stride / 2), std::nullopt, stride)
-      .to(at::kDouble, /*non_blocking=*/false, /*copy=*/true);
+  return u.reshape({-1}).slice(0, std::min(count - 1, stride / 2), std::nullopt, stride).clone();
 }
 
 }  // namespace
@@ -31,8 +29,9 @@ void DriftProbe::remember(int k, const at::Tensor& u) {
 void DriftProbe::compare(int k, const at::Tensor& u) {
   const auto at = static_cast<std::size_t>(k);
   if (!samples_[at].defined()) return;
-  const at::Tensor scale = samples_[at].abs().max().clamp_min(1e-30);
-  deviations_[at] = sample(u).sub_(samples_[at]).abs_().max().div_(scale);
+  const at::Tensor expected = samples_[at].to(at::kDouble);
+  const at::Tensor scale = expected.abs().max().clamp_min_(1e-30);
+  deviations_[at] = sample(u).to(at::kDouble).sub(expected).abs_().max().div_(scale);
 }
 
 void DriftProbe::compare_bottom(const at::Tensor& x1, const at::Tensor& x2) {

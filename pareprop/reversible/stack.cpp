@@ -122,6 +122,7 @@ std::pair<at::Tensor, at::Tensor> StackImpl::forward(const at::Tensor& x1, const
 std::pair<at::Tensor, at::Tensor> StackImpl::reference(const at::Tensor& x1, const at::Tensor& x2,
                                                        const CallOptions& call) {
   check_streams(x1, x2);
+  if (depth() == 0) return {x1, x2};
   return begin_call(call)->forward_with_autograd(x1, x2);
 }
 

@@ -70,6 +70,14 @@ class StackImpl : public torch::nn::Module {
   std::shared_ptr<Executor> own_executor_;  // guarded by mutex_
   DriftReport drift_;                       // guarded by mutex_
 };
-TORCH_MODULE(Stack);
+
+// A shared handle, as every module of torch has; copies share parameters.
+class Stack : public torch::nn::ModuleHolder<StackImpl> {
+ public:
+  using torch::nn::ModuleHolder<StackImpl>::ModuleHolder;
+  Stack(std::vector<Block> blocks,
+        StackOptions options = {})  // NOLINT: not explicit, as for holders
+      : ModuleHolder(std::make_shared<StackImpl>(std::move(blocks), std::move(options))) {}
+};
 
 }  // namespace pareprop

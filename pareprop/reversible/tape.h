@@ -19,7 +19,7 @@ struct BranchSetting {
   const Branch* branch = nullptr;
   std::string where;  // "block 3, branch F": begins every message
   std::uint64_t random_key = 0;
-  AutocastState autocast;
+  AutocastState autocast = {};
   bool any_shape = false;  // the output need not have the shape of the input
 };
 

@@ -1,0 +1,262 @@
+// Bad input: a clear error that names block and branch, and nothing else disturbed.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include "pareprop/ops/random_stream.h"
+#include "pareprop/reversible/stack.h"
+#include "tests/reversible/test_branches.h"
+
+namespace pareprop {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using testing::random_tensor;
+using testing::test_blocks;
+
+const StackOptions kFp64{.precision = Precision::fp64};
+
+at::Tensor input() { return random_tensor({2, 4, 8}, at::kDouble, 7).requires_grad_(true); }
+
+StackOptions with_mode(Mode mode) { return {.mode = mode, .precision = Precision::fp64}; }
+
+at::Tensor loss_of(const std::pair<at::Tensor, at::Tensor>& y) {
+  return y.first.add(y.second).sum();
+}
+
+// A stack of three blocks whose branch `k` is replaced.
+Stack with_branch(int k, const Branch& branch, StackOptions options = kFp64) {
+  auto blocks = test_blocks(3, {});
+  (k % 2 == 0 ? blocks[std::size_t(k / 2)].f : blocks[std::size_t(k / 2)].g) = branch;
+  return Stack(std::move(blocks), std::move(options));
+}
+
+template <typename Action>
+std::string message_of(Action action) {
+  try {
+    action();
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(StackErrors, StreamsMustMatch) {
+  Stack stack(test_blocks(2, {}), kFp64);
+  const at::Tensor x = input();
+  auto error = [&](const at::Tensor& a, const at::Tensor& b) {
+    return message_of([&] { stack->forward(a, b); });
+  };
+  EXPECT_THAT(error(x, x.slice(0, 0, 1)), AllOf(HasSubstr("same shape"), HasSubstr("[1, 4, 8]")));
+  EXPECT_THAT(error(x, x.to(at::kFloat)),
+              AllOf(HasSubstr("same shape, dtype"), HasSubstr("Float")));
+  EXPECT_THAT(error(x, x.to(at::kMeta)), AllOf(HasSubstr("device"), HasSubstr("meta")));
+  EXPECT_THAT(error(x, {}), HasSubstr("undefined"));
+  EXPECT_THAT(error(x.to(at::kFloat), x.to(at::kFloat)), HasSubstr("Double streams"));
+  Stack half(test_blocks(2, {.dtype = at::kFloat}), {.precision = Precision::bf16});
+  EXPECT_THAT(message_of([&] { half->forward(x.to(at::kBFloat16), x.to(at::kBFloat16)); }),
+              AllOf(HasSubstr("Float streams"), HasSubstr("BFloat16")));
+}
+
+TEST(StackErrors, BranchThatChangesTheShapeIsNamed) {
+  Stack stack =
+      with_branch(3, Branch([](const at::Tensor& x, const BranchCall&) { return x.sum(1); }, {}));
+  EXPECT_THAT(message_of([&] { stack->forward(input(), input()); }),
+              AllOf(HasSubstr("block 1, branch G"), HasSubstr("[2, 8]"), HasSubstr("[2, 4, 8]")));
+}
+
+TEST(StackErrors, BranchThatReturnsAnUndefinedTensorIsNamed) {
+  Stack stack =
+      with_branch(4, Branch([](const at::Tensor&, const BranchCall&) { return at::Tensor(); }, {}));
+  EXPECT_THAT(message_of([&] { stack->forward(input(), input()); }),
+              AllOf(HasSubstr("block 2, branch F"), HasSubstr("undefined")));
+}
+
+TEST(StackErrors, BranchThatReturnsIntegersIsNamed) {
+  Stack stack = with_branch(
+      0, Branch([](const at::Tensor& x, const BranchCall&) { return x.to(at::kLong); }, {}));
+  EXPECT_THAT(message_of([&] { stack->forward(input(), input()); }),
+              AllOf(HasSubstr("block 0, branch F"), HasSubstr("Long")));
+}
+
+TEST(StackErrors, BranchThatDoesNotComputeTheSameAgainIsNamedInEveryRecomputingMode) {
+  for (Mode mode : {Mode::checkpoint, Mode::reprop, Mode::pareprop}) {
+    for (Arithmetic arithmetic : {Arithmetic::floating, Arithmetic::exact}) {
+      for (int k = 0; k < 6; ++k) {
+        auto count = std::make_shared<int>(0);
+        StackOptions options = with_mode(mode);
+        options.arithmetic = arithmetic;
+        options.keep_tail = false;
+        Stack stack = with_branch(
+            k,
+            Branch(
+                [count](const at::Tensor& x, const BranchCall&) { return x.mul(0.1 * ++*count); },
+                {}),
+            options);
+        const at::Tensor x = input();
+        const at::Tensor loss = loss_of(stack->forward(x, x));
+        // The topmost branch has nothing above it to compare with when block inputs are kept.
+        if (mode == Mode::checkpoint && k == 5) continue;
+        EXPECT_THAT(
+            message_of([&] { loss.backward(); }),
+            AllOf(HasSubstr("block " + std::to_string(k / 2) + ", branch " + (k % 2 ? "G" : "F")),
+                  HasSubstr("recomputation differs")))
+            << name(mode) << " " << k;
+      }
+    }
+  }
+}
+
+TEST(StackErrors, GlobalDropoutIsCaught) {
+  Stack stack = with_branch(
+      2, Branch([](const at::Tensor& x,
+                   const BranchCall&) { return x.mul(x.new_empty(x.sizes()).bernoulli_(0.5)); },
+                {}));
+  const at::Tensor x = input();
+  const at::Tensor loss = loss_of(stack->forward(x, x));
+  EXPECT_THAT(message_of([&] { loss.backward(); }), HasSubstr("block 1, branch F"));
+}
+
+TEST(StackErrors, NegativeAndUnknownOptionsAreRefused) {
+  EXPECT_THAT(message_of([] { parse_mode("parepro"); }),
+              AllOf(HasSubstr("'parepro'"), HasSubstr("pareprop"), HasSubstr("auto")));
+  EXPECT_THAT(message_of([] { parse_policy("keep"); }),
+              AllOf(HasSubstr("'keep'"), HasSubstr("anchor")));
+  EXPECT_THAT(
+      message_of([] { Stack(test_blocks(2, {}), StackOptions{.policies = {Policy::store}}); }),
+      AllOf(HasSubstr("2 blocks"), HasSubstr("got 1")));
+  EXPECT_THROW(Stack(test_blocks(2, {}), StackOptions{.lookahead = -1}), std::invalid_argument);
+  EXPECT_THROW(Stack(test_blocks(2, {}), StackOptions{.lanes = 4}), std::invalid_argument);
+}
+
+TEST(StackErrors, ParametersChangedAfterTheForwardPassAreNamed) {
+  for (Mode mode : {Mode::stored, Mode::checkpoint, Mode::reprop, Mode::pareprop}) {
+    Stack stack(test_blocks(3, {}), with_mode(mode));
+    const at::Tensor x = input();
+    const at::Tensor loss = loss_of(stack->forward(x, x));
+    auto parameters = stack->named_parameters();
+    {
+      c10::AutoGradMode no_graph(false);
+      parameters["blocks_1_g.weight1"].add_(1.0);
+    }
+    EXPECT_THAT(
+        message_of([&] { loss.backward(); }),
+        AllOf(HasSubstr("block 1, branch G"), HasSubstr("weight1"), HasSubstr("changed in place")))
+        << name(mode);
+    // The next step is an ordinary one.
+    EXPECT_EQ(message_of([&] { loss_of(stack->forward(x, x)).backward(); }), "no error");
+  }
+}
+
+TEST(StackErrors, OutputsAndExtraArgumentsChangedAfterTheForwardPassAreNamed) {
+  Stack stack(test_blocks(3, {}), kFp64);
+  const at::Tensor x = input();
+  StackOptions options = kFp64;
+  options.keep_tail = false;
+  stack->set_options(options);
+  {
+    auto [y1, y2] = stack->forward(x, x);
+    const at::Tensor loss = y1.mul(y2).sum();
+    c10::AutoGradMode no_graph(false);
+    y1.mul_(2.0);
+    c10::AutoGradMode graph(true);
+    EXPECT_THAT(message_of([&] { loss.backward(); }),
+                HasSubstr("modified by an inplace operation"));
+    const at::Tensor other = stack->forward(x, x).first;
+    const at::Tensor sum = other.sum();
+    other.detach().mul_(2.0);
+    EXPECT_THAT(message_of([&] { sum.backward(); }),
+                AllOf(HasSubstr("output y1"), HasSubstr("changed")));
+  }
+  const at::Tensor bias = random_tensor({2, 4, 4}, at::kDouble, 3);
+  const at::Tensor loss = loss_of(stack->forward(x, x, {.extras = {bias}}));
+  bias.mul_(2.0);
+  EXPECT_THAT(message_of([&] { loss.backward(); }), HasSubstr("extra argument 0"));
+}
+
+TEST(StackErrors, AParameterWithoutGradientIsNamed) {
+  for (Mode mode : {Mode::stored, Mode::reprop, Mode::pareprop}) {
+    const at::Tensor used = random_tensor({8}, at::kDouble, 1).requires_grad_(true);
+    const at::Tensor unused = random_tensor({8}, at::kDouble, 2).requires_grad_(true);
+    Stack stack =
+        with_branch(2,
+                    Branch([used](const at::Tensor& x, const BranchCall&) { return x.mul(used); },
+                           {used, unused}),
+                    with_mode(mode));
+    const at::Tensor x = input();
+    EXPECT_THAT(
+        message_of([&] { loss_of(stack->forward(x, x)).backward(); }),
+        AllOf(HasSubstr("block 1, branch F"), HasSubstr("parameter 1"), HasSubstr("no gradient")));
+    StackOptions lenient = with_mode(mode);
+    lenient.allow_unused_parameters = true;
+    stack->set_options(lenient);
+    EXPECT_EQ(message_of([&] { loss_of(stack->forward(x, x)).backward(); }), "no error");
+    EXPECT_TRUE(used.grad().defined());
+  }
+}
+
+TEST(StackErrors, ATensorThatIsNoDeclaredParameterIsNamed) {
+  for (Mode mode : {Mode::stored, Mode::reprop, Mode::pareprop}) {
+    const at::Tensor hidden = random_tensor({8}, at::kDouble, 1).requires_grad_(true);
+    Stack stack = with_branch(
+        1, Branch([hidden](const at::Tensor& x, const BranchCall&) { return x.mul(hidden); }, {}),
+        with_mode(mode));
+    const at::Tensor x = input();
+    EXPECT_THAT(message_of([&] { loss_of(stack->forward(x, x)).backward(); }),
+                AllOf(HasSubstr("block 0, branch G"), HasSubstr("would be lost")));
+  }
+}
+
+TEST(StackErrors, AParameterThatIsNoLeafIsRefused) {
+  const at::Tensor computed = random_tensor({8}, at::kDouble, 1).requires_grad_(true).mul(2.0);
+  Stack stack = with_branch(
+      1, Branch([computed](const at::Tensor& x, const BranchCall&) { return x.mul(computed); },
+                {computed}));
+  EXPECT_THAT(message_of([&] { stack->forward(input(), input()); }),
+              AllOf(HasSubstr("block 0, branch G"), HasSubstr("extra argument")));
+}
+
+// Counts its calls in a buffer, as batch norm does.
+struct Counting : torch::nn::Module {
+  Counting() : calls(register_buffer("calls", at::zeros({1}, at::kDouble))) {}
+  at::Tensor forward(const at::Tensor& x) {
+    calls.add_(1.0);
+    return x.mul(0.5);
+  }
+  at::Tensor calls;
+};
+
+TEST(StackErrors, ABranchThatChangesItsBuffersIsNamed) {
+  Stack stack = with_branch(4, Branch(std::make_shared<Counting>()));
+  EXPECT_THAT(message_of([&] { stack->forward(input(), input()); }),
+              AllOf(HasSubstr("block 2, branch F"), HasSubstr("buffer")));
+}
+
+TEST(StackErrors, ValuesThatDoNotFitExactStreamsAreNamed) {
+  StackOptions exact{.precision = Precision::fp64, .arithmetic = Arithmetic::exact};
+  for (double value : {1e9, std::numeric_limits<double>::quiet_NaN()}) {
+    Stack stack = with_branch(
+        3, Branch([value](const at::Tensor& x, const BranchCall&) { return x.add(value); }, {}),
+        exact);
+    EXPECT_THAT(message_of([&] { stack->forward(input(), input()); }),
+                AllOf(HasSubstr("block 1, branch G"), HasSubstr("fraction")));
+    const at::Tensor x = input().detach().add(value);
+    EXPECT_THAT(message_of([&] { stack->forward(x, x); }), HasSubstr("input x1"));
+  }
+  EXPECT_THROW(StreamArithmetic(Arithmetic::exact, at::kFloat, 40), std::invalid_argument);
+  Stack stack(test_blocks(1, {}), exact);
+  EXPECT_THAT(message_of([&] { stack->reference(input(), input()); }), HasSubstr("stored"));
+}
+
+TEST(StackErrors, DropoutOutsideAnyStreamIsRefused) {
+  EXPECT_THROW(dropout(input(), 0.5), std::logic_error);
+  RandomStream stream(1);
+  RandomScope scope(stream);
+  EXPECT_THROW(dropout(input(), 1.0), std::invalid_argument);
+  EXPECT_THROW(drop_path(input(), -0.1), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace pareprop

@@ -1,0 +1,160 @@
+// What is alive at once, by the meter.
+
+#include <gtest/gtest.h>
+
+#include "pareprop/memory/caching_allocator.h"
+#include "pareprop/reversible/stack.h"
+#include "pareprop/reversible/tape.h"
+#include "tests/reversible/test_branches.h"
+
+namespace pareprop {
+namespace {
+
+using memory::Tag;
+using testing::BranchShape;
+using testing::random_tensor;
+using testing::test_blocks;
+
+const BranchShape kShape{.width = 64, .dtype = at::kFloat};
+
+at::Tensor input() { return random_tensor({4, 32, 64}, at::kFloat, 7).requires_grad_(true); }
+
+struct Peaks {
+  std::int64_t tape = 0;
+  std::int64_t activations = 0;
+};
+
+Peaks peaks_of_step(int depth, const StackOptions& options) {
+  Stack stack(test_blocks(depth, kShape), options);
+  const at::Tensor x = input();
+  Peaks peaks;
+  for (int i = 0; i < 3; ++i) {
+    memory::reset_peaks();
+    const auto before = memory::usage();
+    auto [y1, y2] = stack->forward(x, x);
+    at::Tensor loss = y1.mul(y2).sum();
+    y1.reset();
+    y2.reset();
+    loss.backward();
+    const auto after = memory::usage();
+    peaks.tape = std::max(peaks.tape, after.peak_of(Tag::tape) - before.live_of(Tag::tape));
+    peaks.activations = std::max(peaks.activations, after.activation_peak - before.activation_live);
+  }
+  return peaks;
+}
+
+// The peak of recording one branch alone, F or G.
+std::int64_t branch_tape(bool f) {
+  const auto blocks = test_blocks(1, kShape);
+  const BranchSetting setting{.branch = f ? &blocks[0].f : &blocks[0].g, .where = "alone"};
+  const at::Tensor x = input().detach();
+  const auto before = memory::usage().live_of(Tag::tape);
+  memory::reset_peaks();
+  const auto recorded = record_tape(setting, x, {});
+  return memory::usage().peak_of(Tag::tape) - before;
+}
+
+class StackMemory : public ::testing::Test {
+ protected:
+  void SetUp() override { memory::install_caching_allocator(); }
+};
+
+TEST_F(StackMemory, RepropHasOneBranchTapeAlive) {
+  const auto limit = std::max(branch_tape(true), branch_tape(false));
+  for (int depth : {1, 2, 3, 7, 12}) {
+    for (bool tail : {true, false}) {
+      const auto peak = peaks_of_step(depth, {.mode = Mode::reprop, .keep_tail = tail}).tape;
+      EXPECT_LE(peak, limit) << "depth " << depth;
+      EXPECT_GT(peak, limit / 2);
+    }
+  }
+}
+
+TEST_F(StackMemory, ParepropHasAtMostTwoBlocksTapesAlive) {
+  const auto limit = 2 * (branch_tape(true) + branch_tape(false));
+  for (int depth : {1, 2, 3, 7, 12}) {
+    for (int repeat = 0; repeat < 5; ++repeat) {
+      EXPECT_LE(peaks_of_step(depth, {.mode = Mode::pareprop}).tape, limit) << "depth " << depth;
+    }
+  }
+}
+
+// Runs an overlapped schedule on one thread, recovery as early as its edges allow: the same peak
+// each time, where real lanes add more or less of each other's temporaries.
+class InOrder final : public Executor {
+ public:
+  int lanes() const override { return 2; }
+  void run(const TaskGraph& graph, const TaskBody& body, Observer*) override {
+    for (const Task& task : graph.tasks()) body(task);
+  }
+};
+
+TEST_F(StackMemory, ActivationsDoNotGrowWithDepth) {
+  for (Mode mode : {Mode::reprop, Mode::pareprop}) {
+    const StackOptions options{.mode = mode, .executor = std::make_shared<InOrder>()};
+    const auto shallow = double(peaks_of_step(12, options).activations);
+    EXPECT_NEAR(double(peaks_of_step(48, options).activations), shallow, 0.03 * shallow)
+        << name(mode);
+    const auto with_lanes = double(peaks_of_step(48, {.mode = mode}).activations);
+    EXPECT_LE(with_lanes, 1.25 * shallow) << name(mode);
+  }
+}
+
+TEST_F(StackMemory, StoredGrowsWithDepthAndCheckpointGrowsByTwoStreamsABlock) {
+  const std::int64_t stream = 4 * 32 * 64 * 4;
+  auto growth = [&](Mode mode) {
+    return (peaks_of_step(12, {.mode = mode}).activations -
+            peaks_of_step(4, {.mode = mode}).activations) /
+           8;
+  };
+  EXPECT_GT(growth(Mode::stored), 10 * stream);
+  EXPECT_NEAR(double(growth(Mode::checkpoint)), 2.0 * double(stream), 0.1 * double(stream));
+}
+
+TEST_F(StackMemory, PoliciesKeepWhatTheySay) {
+  const std::int64_t stream = 4 * 32 * 64 * 4;
+  auto kept = [&](Policy policy) {
+    StackOptions options{
+        .mode = Mode::reprop, .policies = std::vector<Policy>(8, policy), .keep_tail = false};
+    Stack stack(test_blocks(8, kShape), options);
+    const at::Tensor x = input();
+    const auto before = memory::usage().activation_live;
+    const auto y = stack->forward(x, x);
+    return memory::usage().activation_live - before;
+  };
+  const auto reverse = kept(Policy::reverse);
+  EXPECT_NEAR(double(reverse), 2.0 * double(stream), 0.2 * double(stream));  // the outputs
+  EXPECT_NEAR(double(kept(Policy::anchor) - reverse), 7.0 * double(stream), 1.1 * double(stream));
+  EXPECT_NEAR(double(kept(Policy::checkpoint) - reverse), 14.0 * double(stream),
+              1.1 * double(stream));
+  EXPECT_GT(kept(Policy::store), 8 * 10 * stream);
+}
+
+TEST_F(StackMemory, GradientsAreTaggedAsSuch) {
+  Stack stack(test_blocks(3, kShape), {.mode = Mode::pareprop});
+  const at::Tensor x = input();
+  const auto before = memory::usage().live_of(Tag::gradients);
+  stack->forward(x, x).first.sum().backward();
+  std::int64_t bytes = 0;
+  for (const auto& p : stack->parameters()) bytes += static_cast<std::int64_t>(p.nbytes());
+  EXPECT_NEAR(double(memory::usage().live_of(Tag::gradients) - before), double(bytes),
+              0.02 * double(bytes));
+}
+
+TEST_F(StackMemory, AutoStoresWhatItsBudgetHoldsAndKeepsTheGradients) {
+  const auto block = branch_tape(true) + branch_tape(false);
+  Stack stack(test_blocks(8, kShape), {.mode = Mode::automatic, .tape_budget = 4 * block});
+  const at::Tensor x = input();
+  std::int64_t tape = 0;
+  for (int i = 0; i < 10; ++i) {
+    memory::reset_peaks();
+    const auto before = memory::usage().live_of(Tag::tape);
+    stack->forward(x, x).first.sum().backward();
+    tape = memory::usage().peak_of(Tag::tape) - before;
+  }
+  EXPECT_GT(tape, 3 * block);
+  EXPECT_LE(tape, 6 * block);
+}
+
+}  // namespace
+}  // namespace pareprop
