@@ -42,23 +42,28 @@ double ViTConfig::macs() const {
 
 namespace {
 
-// Floats that autograd keeps of a block: F has its input, the norm's output, q, k, v, scaled q, the
-// probabilities and the mixed values; G its input, the norm's output, the hidden layer before and
-// after GELU. Norm statistics are left out.
+// Floats on the tape of a block: of F the norm's output, q, k, v, probabilities and the mixed
+// values, of G the norm's output and the hidden layer before and after GELU; mean and deviation of
+// both norms.
 double block_tape_floats(const ViTConfig& c) {
   const double t = static_cast<double>(c.tokens()), w = static_cast<double>(c.width);
-  const double f = t * (7 * w + static_cast<double>(c.heads) * t);
-  const double g = t * (2 * w + 2 * static_cast<double>(c.mlp_hidden));
-  return f + g;
+  const double f = t * (5 * w + static_cast<double>(c.heads) * t);
+  const double g = t * (w + 2 * static_cast<double>(c.mlp_hidden));
+  return f + g + 4 * t;
+}
+
+double stream_floats(const ViTConfig& c) {
+  return static_cast<double>(c.tokens()) * static_cast<double>(c.width);
 }
 
 }  // namespace
 
-double ViTConfig::activation_bytes_stored() const { return 4.0 * depth * block_tape_floats(*this); }
+double ViTConfig::activation_bytes_stored() const {
+  return 4.0 * depth * (block_tape_floats(*this) + 2 * stream_floats(*this));
+}
 
 double ViTConfig::activation_bytes_reversible() const {
-  const double stream = static_cast<double>(tokens()) * static_cast<double>(width);
-  return 4.0 * (4 * stream + (depth > 0 ? block_tape_floats(*this) : 0.0));
+  return depth > 0 ? 4.0 * (block_tape_floats(*this) + 4 * stream_floats(*this)) : 0.0;
 }
 
 RevViT::RevViT(const ViTConfig& config, const WeightOptions& weights) : config_(config) {

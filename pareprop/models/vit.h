@@ -22,8 +22,8 @@ struct ViTConfig {
   std::int64_t tokens() const { return (image_size / patch) * (image_size / patch); }
   // Multiply-accumulates of one image's forward pass, attention products included.
   double macs() const;
-  // Bytes that one image's activations take in the blocks, with float32 tapes: all tapes at once,
-  // and the two streams with one block's tape.
+  // Bytes of one image's float32 activations in the blocks: streams and tapes of all of them, and
+  // two streams, their gradients and the tape of one block.
   double activation_bytes_stored() const;
   double activation_bytes_reversible() const;
 };

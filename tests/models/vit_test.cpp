@@ -1,0 +1,85 @@
+#include "pareprop/models/vit.h"
+
+#include <gtest/gtest.h>
+
+#include "pareprop/memory/caching_allocator.h"
+#include "pareprop/models/registry.h"
+
+namespace pareprop::models {
+namespace {
+
+// Parameters in millions and forward GMACs of the reversible sizes, as published for the
+// architecture.
+TEST(ViT, SizesHaveTheirPublishedParametersAndMacs) {
+  const struct {
+    const char* name;
+    double parameters, unit, gmacs;
+    std::int64_t tokens;
+  } sizes[] = {{"vit_tiny", 5.91, 0.01, 1.25, 196},      {"vit_small", 22.43, 0.01, 4.57, 196},
+               {"vit_base", 87.34, 0.01, 17.47, 196},    {"vit_large", 305.35, 0.01, 61.23, 196},
+               {"vit_huge", 633.33, 0.01, 166.6, 256},   {"vit_giant", 1014.0, 0.1, 266.0, 256},
+               {"vit_gigantic", 1846.1, 0.1, 481.8, 256}};
+  for (const auto& size : sizes) {
+    const ModelSummary summary = summarise(size.name);
+    EXPECT_NEAR(double(summary.parameters) / 1e6, size.parameters, 0.51 * size.unit) << size.name;
+    EXPECT_NEAR(summary.gmacs, size.gmacs, 0.01 * size.gmacs) << size.name;
+    EXPECT_EQ(summary.tokens, size.tokens);
+  }
+}
+
+TEST(ViT, SummariesAllocateNoWeights) {
+  memory::install_caching_allocator();
+  memory::reset_peaks();
+  const auto before = memory::usage().total_live;
+  summarise("vit_gigantic");
+  EXPECT_LT(memory::usage().total_peak - before, 1 << 20);
+}
+
+TEST(ViT, ActivationBytesAreWhatTheMeterSees) {
+  memory::install_caching_allocator();
+  const Overrides small{.image_size = 112};
+  auto model = make_model("vit_tiny", small);
+  model->set_stack_options({.mode = Mode::stored});
+  constexpr std::int64_t batch = 2;
+  const auto input = model->example_input(batch, 1);
+  const auto before = memory::usage().activation_live;
+  const auto scores = model->forward(input);
+  const double measured = double(memory::usage().activation_live - before) / batch;
+  const double predicted = summarise("vit_tiny", small).activation_bytes_stored;
+  EXPECT_NEAR(predicted, measured, 0.05 * measured);
+}
+
+TEST(ViT, WeightsDependOnTheSeedOnly) {
+  const auto a = make_model("vit_digits", {}, {.seed = 3})->parameters();
+  at::randn({5});
+  const auto b = make_model("vit_digits", {}, {.seed = 3})->parameters();
+  const auto c = make_model("vit_digits", {}, {.seed = 4})->parameters();
+  for (std::size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(a[i].equal(b[i]));
+  EXPECT_FALSE(a[0].equal(c[0]));
+  EXPECT_NEAR(a[0].std().item<double>(), 0.0176, 0.002);  // of a normal cut off at two deviations
+  EXPECT_LE(a[0].abs().max().item<double>(), 0.0401);
+}
+
+TEST(ViT, OverridesChangeTheNetwork) {
+  const ViTConfig config =
+      find_config("vit_tiny", {.depth = 3, .width = 96, .image_size = 64, .classes = 7});
+  EXPECT_EQ(config.depth, 3);
+  EXPECT_EQ(config.mlp_hidden, 384);
+  EXPECT_EQ(config.tokens(), 16);
+  const RevViT model(config, {});
+  EXPECT_EQ(model.stacks().front()->depth(), 3);
+}
+
+TEST(ViT, BadConfigurationsAreRefused) {
+  EXPECT_THROW(find_config("vit_tiny", {.image_size = 100}), std::invalid_argument);
+  EXPECT_THROW(find_config("vit_tiny", {.width = 100}), std::invalid_argument);
+  EXPECT_THROW(find_config("vit_tiny", {.depth = -1}), std::invalid_argument);
+  EXPECT_THROW(find_config("vit_tiny", {.classes = 0}), std::invalid_argument);
+  EXPECT_THROW(find_config("vit_teeny"), std::invalid_argument);
+  auto model = make_model("vit_digits");
+  EXPECT_THROW(model->forward(at::zeros({2, 1, 8, 9})), std::invalid_argument);
+  EXPECT_THROW(register_model("vit_tiny", nullptr), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace pareprop::models
