@@ -73,7 +73,7 @@ std::vector<at::Tensor> StackCall::backward(at::Tensor dy1, at::Tensor dy2, bool
   dy1.reset();
   gradients_ = std::make_unique<GradientSlots>(slots_, branches(), options_.on_block_gradients);
   below_ = overlap() ? pass_->call(position_ - 1) : nullptr;
-  if (below_ && !below_->begin_recovery(keep)) below_ = nullptr;
+  if (below_ && (below_->ready_ > 0 || !below_->begin_recovery(keep))) below_ = nullptr;
 
   const ScheduleOptions schedule{
       .overlap = overlap() && executor.lanes() > 1,
@@ -220,7 +220,8 @@ void StackCall::check_missing(const std::vector<at::Tensor>& gradients) const {
 }
 
 void StackCall::end_backward(bool keep) {
-  if (!keep) return release();
+  // An earlier pass that did not keep may have begun to use up what this one should.
+  if (!keep || kept_.empty()) return release();
   recovering_ = false;
   ready_ = 0;
   live_.clear();

@@ -89,6 +89,44 @@ TEST(LookAhead, ExactBitsAreThoseOfStored) {
   EXPECT_TRUE(bit_identical(stored.gradients(x, false), overlapped.gradients(x, false)));
 }
 
+TEST(LookAhead, TheUpperStackAloneCanBeDifferentiatedRepeatedlyAndTheLowerOneLater) {
+  const at::Tensor x = input();
+  for (bool retain_upper : {true, false}) {
+    Network network({3, 2}, {.mode = Mode::pareprop, .precision = Precision::fp64});
+    auto forward = [&](bool reference) {
+      const CallOptions call{.pass = std::make_shared<Pass>(5, 6)};
+      auto run = [&](Stack& stack, const at::Tensor& h) {
+        const auto y = reference ? stack->reference(h, h, call) : stack->forward(h, h, call);
+        return y.first.add(y.second.tanh());
+      };
+      const at::Tensor lower = run(network.stacks[0], x);
+      return std::pair{lower, run(network.stacks[1], lower)};
+    };
+    const auto upper_parameters = network.stacks[1]->parameters();
+    const auto lower_parameters = network.stacks[0]->parameters();
+    const auto expected = forward(true);
+    const auto expected_upper =
+        torch::autograd::grad({expected.second.sum()}, upper_parameters, {}, true);
+    const auto expected_lower =
+        torch::autograd::grad({expected.first.sin().sum()}, lower_parameters);
+    const auto got = forward(false);
+    const int times = retain_upper ? 3 : 1;
+    for (int i = 0; i < times; ++i) {
+      EXPECT_LE(max_relative_error(
+                    expected_upper,
+                    torch::autograd::grad({got.second.sum()}, upper_parameters, {}, retain_upper)),
+                1e-10);
+    }
+    // The lower stack still answers, once or more often.
+    for (int i = 0; i < times; ++i) {
+      EXPECT_LE(
+          max_relative_error(expected_lower, torch::autograd::grad({got.first.sin().sum()},
+                                                                   lower_parameters, {}, true)),
+          1e-10);
+    }
+  }
+}
+
 TEST(LookAhead, WhatWasRecoveredInAdvanceIsFreedWhenTheLowerStackIsNotDifferentiated) {
   memory::install_caching_allocator();
   Network network({2, 2}, {.mode = Mode::pareprop, .precision = Precision::fp64});

@@ -1,0 +1,67 @@
+#include "pareprop/io/utf8.h"
+
+namespace pareprop::io {
+namespace {
+
+unsigned byte_at(std::string_view text, std::size_t at) {
+  return static_cast<unsigned char>(text[at]);
+}
+
+// Bytes of the character that starts here, 0 when it is ill-formed. The second byte's range depends
+// on the first: that is what excludes overlong forms, surrogates and what is above 10FFFF.
+std::size_t character_bytes(std::string_view text, std::size_t at) {
+  const unsigned first = byte_at(text, at);
+  if (first < 0x80) return 1;
+  std::size_t bytes = 0;
+  if (first >= 0xc2 && first <= 0xdf) bytes = 2;
+  if (first >= 0xe0 && first <= 0xef) bytes = 3;
+  if (first >= 0xf0 && first <= 0xf4) bytes = 4;
+  if (bytes == 0 || text.size() - at < bytes) return 0;
+
+  unsigned low = 0x80;
+  unsigned high = 0xbf;
+  if (first == 0xe0) low = 0xa0;
+  if (first == 0xed) high = 0x9f;
+  if (first == 0xf0) low = 0x90;
+  if (first == 0xf4) high = 0x8f;
+  for (std::size_t i = 1; i < bytes; ++i) {
+    const unsigned next = byte_at(text, at + i);
+    if (next < low || next > high) return 0;
+    low = 0x80;
+    high = 0xbf;
+  }
+  return bytes;
+}
+
+}  // namespace
+
+std::size_t first_ill_formed(std::string_view text) {
+  std::size_t at = 0;
+  while (at < text.size()) {
+    const std::size_t bytes = character_bytes(text, at);
+    if (bytes == 0) return at;
+    at += bytes;
+  }
+  return at;
+}
+
+std::string quoted(std::string_view text) {
+  constexpr std::size_t kMost = 100;
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string result = "'";
+  std::size_t at = 0;
+  while (at < text.size() && result.size() <= kMost) {
+    const std::size_t bytes = character_bytes(text, at);
+    const unsigned first = byte_at(text, at);
+    if (bytes == 0 || first < 0x20 || first == 0x7f) {
+      result += {'\\', 'x', kDigits[first / 16], kDigits[first % 16]};
+      ++at;
+    } else {
+      result += text.substr(at, bytes);
+      at += bytes;
+    }
+  }
+  return result + (at < text.size() ? "...'" : "'");
+}
+
+}  // namespace pareprop::io
