@@ -1,0 +1,40 @@
+#pragma once
+
+#include <functional>
+#include <iosfwd>
+#include <stdexcept>
+#include <string>
+
+namespace CLI {
+class App;
+}
+
+namespace pareprop::cli {
+
+struct Console {
+  std::ostream& out;
+  std::ostream& err;
+};
+
+// What a subcommand does once its flags are read; returns the exit code. Throws UsageError or
+// std::invalid_argument when what was asked for cannot be, other exceptions when it failed. Whoever
+// returns anything but 0 has said why in one line on Console::err.
+using Action = std::function<int(const Console&)>;
+
+// The command line is wrong: exit code 2.
+class UsageError : public std::invalid_argument {
+ public:
+  using std::invalid_argument::invalid_argument;
+};
+
+// Each adds its subcommand and flags to the app.
+Action add_models(CLI::App& app);
+Action add_verify(CLI::App& app);
+Action add_demo(CLI::App& app);
+
+// Throws UsageError: "--batch: expected 1 or more, got 0".
+void expect_at_least(const std::string& flag, long long least, long long got);
+// Throws UsageError unless 0 <= got < 1.
+void expect_probability(const std::string& flag, double got);
+
+}  // namespace pareprop::cli

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <ostream>
+#include <string>
+
+namespace pareprop::cli {
+
+// One line that says what is going on, rewritten in place. Nothing when `err` is not a terminal.
+class Progress {
+ public:
+  explicit Progress(std::ostream& err);
+  ~Progress() { clear(); }
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  void show(const std::string& text);
+  void clear();
+
+ private:
+  std::ostream& err_;
+  std::size_t width_;  // 0: not a terminal
+  bool shown_ = false;
+};
+
+}  // namespace pareprop::cli

@@ -1,0 +1,92 @@
+#include "cli/run.h"
+
+#include <c10/util/Exception.h>
+#include <torch/version.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <ostream>
+#include <vector>
+
+#include "cli/command.h"
+#include "pareprop/memory/caching_allocator.h"
+
+namespace pareprop::cli {
+namespace {
+
+constexpr int kFailed = 1;
+constexpr int kWrongUsage = 2;
+
+std::string one_line(std::string text) {
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
+}
+
+int fail(std::ostream& err, int code, const std::string& what) {
+  err << "pareprop: " << one_line(what) << '\n';
+  return code;
+}
+
+// "pareprop verify --help": of the subcommand that was given, if one was.
+std::string help_command(const CLI::App& app) {
+  const auto given = app.get_subcommands();
+  return "'pareprop " + (given.empty() ? "" : given.front()->get_name() + " ") + "--help'";
+}
+
+int run_action(const Action& action, const Console& console, const std::string& help) {
+  try {
+    return action(console);
+  } catch (const UsageError& error) {
+    return fail(console.err, kWrongUsage, std::string(error.what()) + "; see " + help);
+  } catch (const std::invalid_argument& error) {
+    return fail(console.err, kWrongUsage, std::string(error.what()) + "; see " + help);
+  } catch (const c10::Error& error) {
+    return fail(console.err, kFailed, error.what_without_backtrace());
+  } catch (const std::exception& error) {
+    return fail(console.err, kFailed, error.what());
+  }
+}
+
+}  // namespace
+
+void expect_at_least(const std::string& flag, long long least, long long got) {
+  if (got >= least) return;
+  throw UsageError(flag + ": expected " + std::to_string(least) + " or more, got " +
+                   std::to_string(got));
+}
+
+void expect_probability(const std::string& flag, double got) {
+  if (got >= 0.0 && got < 1.0) return;
+  throw UsageError(flag + ": expected a probability, 0 <= P < 1, got " + std::to_string(got));
+}
+
+int run(int argc, const char* const* argv, std::ostream& out, std::ostream& err) {
+  memory::install_caching_allocator();
+  CLI::App app("Reversible transformers trained with parallel recomputation.", "pareprop");
+  app.set_version_flag(
+      "--version", "pareprop " PAREPROP_VERSION " (libtorch " + std::string(TORCH_VERSION) + ")");
+  app.option_defaults()->always_capture_default();
+  app.get_formatter()->column_width(36);
+  app.require_subcommand(0, 1);
+  const Action models = add_models(app);
+  const Action verify = add_verify(app);
+  const Action demo = add_demo(app);
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& wanted) {  // --help, --version
+    return app.exit(wanted, out, err);
+  } catch (const CLI::ParseError& error) {
+    return fail(err, kWrongUsage, std::string(error.what()) + "; see " + help_command(app));
+  }
+  const Console console{out, err};
+  const std::string help = help_command(app);
+  if (app.got_subcommand("models")) return run_action(models, console, help);
+  if (app.got_subcommand("verify")) return run_action(verify, console, help);
+  if (app.got_subcommand("demo")) return run_action(demo, console, help);
+  return fail(err, kWrongUsage,
+              "no command was given: expected models, verify or demo; see " + help);
+}
+
+}  // namespace pareprop::cli

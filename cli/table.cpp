@@ -1,0 +1,60 @@
+#include "cli/table.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+namespace pareprop::cli {
+namespace {
+
+constexpr std::size_t kGap = 2;
+
+// Columns that UTF-8 text takes: continuation bytes take none.
+std::size_t columns_of(const std::string& text) {
+  return static_cast<std::size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+}
+
+std::string padded(const std::string& cell, std::size_t width, Align align) {
+  const std::string space(width - columns_of(cell), ' ');
+  return align == Align::right ? space + cell : cell + space;
+}
+
+}  // namespace
+
+Table::Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
+
+void Table::add_row(std::vector<std::string> cells) {
+  if (cells.size() != columns_.size()) {
+    throw std::invalid_argument("table: expected " + std::to_string(columns_.size()) +
+                                " cells, got " + std::to_string(cells.size()));
+  }
+  rows_.push_back(std::move(cells));
+}
+
+std::string Table::text() const {
+  std::vector<std::string> titles, rule;
+  std::vector<std::size_t> widths;
+  for (std::size_t i = 0; i < columns_.size(); ++i) {
+    std::size_t width = columns_of(columns_[i].title);
+    for (const auto& row : rows_) width = std::max(width, columns_of(row[i]));
+    titles.push_back(columns_[i].title);
+    rule.emplace_back(width, '-');
+    widths.push_back(width);
+  }
+  std::string text;
+  auto add_line = [&](const std::vector<std::string>& cells) {
+    std::string line;
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+      if (i > 0) line.append(kGap, ' ');
+      line += padded(cells[i], widths[i], columns_[i].align);
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + '\n';
+  };
+  add_line(titles);
+  add_line(rule);
+  for (const auto& row : rows_) add_line(row);
+  return text;
+}
+
+}  // namespace pareprop::cli

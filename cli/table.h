@@ -1,0 +1,31 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace pareprop::cli {
+
+enum class Align { left, right };
+
+struct Column {
+  std::string title;
+  Align align = Align::right;
+};
+
+// A table for people: a line of titles, a rule, a line per row; columns as wide as they need and
+// two spaces apart. No spaces at the end of a line.
+class Table {
+ public:
+  explicit Table(std::vector<Column> columns);
+
+  // Throws std::invalid_argument unless there is one cell per column.
+  void add_row(std::vector<std::string> cells);
+
+  std::string text() const;
+
+ private:
+  std::vector<Column> columns_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+}  // namespace pareprop::cli

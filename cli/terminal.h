@@ -1,0 +1,17 @@
+#pragma once
+
+#include <iosfwd>
+
+namespace pareprop::cli {
+
+// What is known of where a stream goes. Only std::cout and std::cerr can be a terminal.
+struct Terminal {
+  bool is_terminal = false;
+  int width = 100;  // columns
+  bool unicode = false;
+  bool color = false;
+};
+
+Terminal terminal_of(const std::ostream& stream);
+
+}  // namespace pareprop::cli

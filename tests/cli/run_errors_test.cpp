@@ -1,0 +1,128 @@
+#include <ATen/ops/eye.h>
+#include <ATen/ops/zeros.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "pareprop/models/registry.h"
+#include "pareprop/ops/linear.h"
+#include "tests/cli/run_program.h"
+
+namespace pareprop::cli {
+namespace {
+
+using nlohmann::json;
+using testing::lines;
+using testing::run_program;
+
+struct WrongUse {
+  const char* name;
+  std::vector<std::string> arguments;
+  std::vector<const char*> says;
+};
+
+void PrintTo(const WrongUse& use, std::ostream* out) { *out << use.name; }
+
+class WrongUseTest : public ::testing::TestWithParam<WrongUse> {};
+
+TEST_P(WrongUseTest, OneLineSaysWhy) {
+  const auto run = run_program(GetParam().arguments);
+  EXPECT_NE(run.code, 0);
+  EXPECT_EQ(run.out, "");
+  EXPECT_EQ(lines(run.err), 1) << run.err;
+  EXPECT_EQ(run.err.rfind("pareprop: ", 0), 0u) << run.err;
+  for (const char* text : GetParam().says) {
+    EXPECT_NE(run.err.find(text), std::string::npos) << "'" << text << "' in: " << run.err;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Run, WrongUseTest,
+    ::testing::Values(
+        WrongUse{"NoCommand", {}, {"models, verify or demo", "'pareprop --help'"}},
+        WrongUse{"UnknownCommand", {"trian"}, {"trian", "--help"}},
+        WrongUse{
+            "UnknownFlag", {"verify", "--dpeth", "3"}, {"--dpeth", "'pareprop verify --help'"}},
+        WrongUse{"UnknownModel", {"verify", "--model", "vit_huger"}, {"vit_huger", "vit_huge,"}},
+        WrongUse{"UnknownMode", {"verify", "--modes", "stored,fast"}, {"'fast'", "checkpoint"}},
+        WrongUse{"EmptyMode", {"verify", "--modes", "stored,"}, {"''", "checkpoint"}},
+        WrongUse{"UnknownPrecision", {"verify", "--precision", "fp16"}, {"fp16", "bf16"}},
+        WrongUse{"NegativeDepth", {"verify", "--depth", "-1"}, {"depth of 0 or more", "-1"}},
+        WrongUse{"NotANumber", {"verify", "--batch", "two"}, {"--batch", "two"}},
+        WrongUse{"NoBatch", {"verify", "--batch", "0"}, {"--batch", "1 or more", "got 0"}},
+        WrongUse{"NoValue", {"verify", "--batch"}, {"--batch"}},
+        WrongUse{"Dropout", {"verify", "--dropout", "1"}, {"--dropout", "0 <= P < 1"}},
+        WrongUse{"DropPath", {"verify", "--drop-path", "-0.5"}, {"--drop-path"}},
+        WrongUse{"Threads", {"verify", "--threads", "-2"}, {"--threads", "0 or more"}},
+        WrongUse{"ImageSize", {"verify", "--image-size", "30"}, {"30", "multiple", "16"}},
+        WrongUse{"Width", {"verify", "--width", "100"}, {"100", "3 heads"}},
+        WrongUse{"JsonFolder",
+                 {"models", "--json", "/no/such/folder/a.json"},
+                 {"/no/such/folder/a.json", "there is no folder"}},
+        WrongUse{"VerifyJsonFolder",
+                 {"verify", "--json", "/no/such/folder/a.json"},
+                 {"there is no folder"}},
+        WrongUse{"JsonIsAFolder", {"models", "--json", "/"}, {"is a folder"}},
+        WrongUse{"DemoSteps", {"demo", "--steps", "0"}, {"--steps", "1 or more"}},
+        WrongUse{"DemoBatch", {"demo", "--batch", "1499"}, {"at most the 1498 images"}},
+        WrongUse{"DemoPrecision", {"demo", "--precision", "int8"}, {"int8"}},
+        WrongUse{"DemoOut", {"demo", "--out", "/dev/null/x"}, {"cannot create the folder"}}),
+    [](const auto& use) { return use.param.name; });
+
+// F adds a number that is another one at each call: its recomputation cannot give the same.
+class CountingModel : public models::Model {
+ public:
+  explicit CountingModel(at::ScalarType dtype) {
+    weight_ = register_parameter("weight", at::eye(4, at::TensorOptions(dtype)));
+    const BranchFunction counting = [this](const at::Tensor& x, const BranchCall&) {
+      return pareprop::linear(x, weight_) + ++calls_;
+    };
+    const BranchFunction right = [this](const at::Tensor& x, const BranchCall&) {
+      return pareprop::linear(x, weight_).tanh();
+    };
+    const Block block{Branch(counting, {weight_}), Branch(right, {weight_})};
+    stack_ = add_stack("blocks", {block, block, block});
+  }
+
+  at::Tensor forward(const at::Tensor& input, const models::ForwardOptions& options) override {
+    const CallOptions call{.extras = {}, .pass = pass_for(options)};
+    const auto [y1, y2] = options.reference ? stack_->reference(input, input, call)
+                                            : stack_->forward(input, input, call);
+    return y1 + y2;
+  }
+  at::Tensor example_input(std::int64_t batch, std::uint64_t) const override {
+    return at::zeros({batch, 4}, weight_.options().requires_grad(false));
+  }
+  at::Tensor example_target(std::int64_t batch, std::uint64_t) const override {
+    return at::zeros({batch}, at::TensorOptions(at::kLong));
+  }
+
+ private:
+  at::Tensor weight_;
+  Stack stack_{nullptr};
+  int calls_ = 0;
+};
+
+TEST(Verify, FindsABranchThatDoesNotComputeTheSameAgain) {
+  models::register_model("counting",
+                         [](const models::Overrides&, const models::WeightOptions& weights) {
+                           return std::make_shared<CountingModel>(weights.dtype);
+                         });
+  const auto run =
+      run_program({"verify", "--model", "counting", "--modes", "reprop,pareprop", "--json", "-"});
+  EXPECT_EQ(run.code, 1);
+  EXPECT_EQ(lines(run.err), 1) << run.err;
+  EXPECT_NE(run.err.find("in mode reprop, pareprop: "), std::string::npos) << run.err;
+  EXPECT_NE(run.err.find("differs from its forward pass"), std::string::npos) << run.err;
+  const json result = json::parse(run.out);
+  EXPECT_EQ(result["ok"], false);
+  EXPECT_EQ(result["depth"], 3);
+  for (const json& row : result["rows"]) {
+    EXPECT_EQ(row["holds"], false);
+    EXPECT_TRUE(row["max_rel_error"].is_null());
+    EXPECT_NE(std::string(row["error"]).find("branch F"), std::string::npos) << row;
+  }
+}
+
+}  // namespace
+}  // namespace pareprop::cli

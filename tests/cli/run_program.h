@@ -1,0 +1,38 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "cli/run.h"
+
+namespace pareprop::cli::testing {
+
+struct ProgramRun {
+  int code;
+  std::string out;
+  std::string err;
+};
+
+// The program with these arguments, in process.
+inline ProgramRun run_program(const std::vector<std::string>& arguments) {
+  std::vector<const char*> argv{"pareprop"};
+  for (const std::string& argument : arguments) argv.push_back(argument.c_str());
+  std::ostringstream out, err;
+  const int code = run(static_cast<int>(argv.size()), argv.data(), out, err);
+  return {code, out.str(), err.str()};
+}
+
+inline int lines(const std::string& text) {
+  return static_cast<int>(std::count(text.begin(), text.end(), '\n'));
+}
+
+inline void expect_success(const ProgramRun& run) {
+  EXPECT_EQ(run.code, 0);
+  EXPECT_EQ(run.err, "");
+}
+
+}  // namespace pareprop::cli::testing
