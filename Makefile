@@ -9,6 +9,10 @@ PATH ?= /usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 export PATH TORCH_PREFIX
 configure_flags = $(if $(TORCH_PREFIX),-DCMAKE_PREFIX_PATH=$(TORCH_PREFIX))
 
+# OpenMP threads that wait for each other spin for milliseconds. Where others want the cores too (ctest
+# -j2, a shared machine), steps of small models were seen to take ten times as long and more.
+export GOMP_SPINCOUNT ?= 2000
+
 # gcc's ThreadSanitizer cannot start where addresses are randomised over more than 28 bits.
 no_aslr := $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
@@ -34,7 +38,7 @@ build: build/build.ninja ## Everything: libraries, the program build/pareprop, t
 
 demo: build/build.ninja ## The program, then what it can show in a minute
 	cmake --build build --parallel $(JOBS) --target pareprop_program
-	build/pareprop demo
+	build/pareprop demo --out build/demo
 
 test: build ## Everything, then all tests
 	ctest --test-dir build --output-on-failure -j2

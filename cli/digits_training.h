@@ -16,7 +16,7 @@ inline constexpr const char* kDigitsModel = "vit_digits";
 
 struct DigitsTraining {
   Mode mode = Mode::pareprop;
-  int steps = 150;
+  int steps = 120;
   std::int64_t batch = 64;
   Precision precision = Precision::fp32;
   std::uint64_t seed = 0;  // of weights and of the order of images

@@ -1,48 +1,39 @@
-// The backward pass of a reversible stack as data: build it, check it, print it.
+// A reversible network of one's own, trained for a few steps.
 
-#include <exception>
+#include <pareprop/pareprop.h>
+#include <torch/torch.h>
+
 #include <iostream>
-#include <stdexcept>
-#include <string>
-#include <vector>
 
-#include "pareprop/graph/keep_plan.h"
-#include "pareprop/graph/policy.h"
-#include "pareprop/graph/schedule.h"
-
-namespace {
-
-void require(bool holds, const std::string& what) {
-  if (!holds) throw std::logic_error("the schedule is wrong: " + what);
-}
-
-void check(const pareprop::TaskGraph& graph, int branches) {
-  using pareprop::TaskKind;
-  require(graph.lanes() == 2, "expected two lanes, got " + std::to_string(graph.lanes()));
-  for (int k = 0; k < branches; ++k) {
-    const int gradient = graph.find(TaskKind::gradient, k);
-    const int recover = graph.find(TaskKind::recover, k);
-    require(gradient >= 0, "branch " + std::to_string(k) + " has no gradient");
-    require(recover >= 0, "branch " + std::to_string(k) + " is not recovered");
-    require(graph.ancestors(gradient)[static_cast<std::size_t>(recover)],
-            label(graph[gradient]) + " does not wait for " + label(graph[recover]));
+// Any module will do: norm inside, no residual inside, the output has the shape of the input.
+struct Mlp : torch::nn::Module {
+  explicit Mlp(int width)
+      : norm(torch::nn::LayerNormOptions({width})), up(width, 4 * width), down(4 * width, width) {
+    register_module("norm", norm), register_module("up", up), register_module("down", down);
   }
-}
-
-}  // namespace
+  at::Tensor forward(const at::Tensor& x) { return down(torch::gelu(up(norm(x)))); }
+  torch::nn::LayerNorm norm;
+  torch::nn::Linear up, down;
+};
 
 int main() {
-  try {
-    constexpr int kBlocks = 3;
-    const std::vector<pareprop::Policy> policies(kBlocks, pareprop::Policy::reverse);
-    const pareprop::TaskGraph graph =
-        pareprop::backward_schedule(pareprop::keep_plan(policies), {.overlap = true});
-    check(graph, 2 * kBlocks);
-    for (const pareprop::Task& task : graph.tasks()) {
-      std::cout << "lane " << task.lane << ": " << label(task) << '\n';
-    }
-  } catch (const std::exception& error) {
-    std::cerr << "consumer: " << error.what() << '\n';
-    return 1;
+  pareprop::memory::install_caching_allocator();
+  torch::manual_seed(0);
+  const at::Tensor x = torch::randn({512, 128}), target = x.flip(1);
+
+  std::vector<pareprop::Block> blocks;  // y1 = x1 + F(x2), y2 = x2 + G(y1)
+  for (int i = 0; i < 12; ++i) {
+    blocks.push_back({std::make_shared<Mlp>(128), std::make_shared<Mlp>(128)});
+  }
+  pareprop::Stack stack(blocks, pareprop::StackOptions{.mode = pareprop::Mode::pareprop});
+  torch::optim::AdamW optimizer(stack->parameters(), 1e-3);
+  for (int step = 0; step < 10; ++step) {
+    auto [y1, y2] = stack->forward(x, x);
+    at::Tensor loss = torch::mse_loss(y1 + y2, target);
+    optimizer.zero_grad();
+    loss.backward();
+    optimizer.step();
+    std::cout << "loss " << loss.item<float>() << ", drift " << stack->drift().worst
+              << ", memory peak " << pareprop::memory::usage().total_peak << " bytes\n";
   }
 }
