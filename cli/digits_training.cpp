@@ -57,7 +57,7 @@ class Batches {
   std::uint64_t seed_;
 };
 
-// Every sixth image is held out: the images are sorted by writer, and all should be in both parts.
+// Every sixth image is held out, so that both parts come from the whole file.
 std::pair<data::LabelledImages, data::LabelledImages> split_digits(at::ScalarType dtype) {
   const data::LabelledImages all = data::digits();
   std::vector<std::int64_t> trained, held_out;
