@@ -43,7 +43,8 @@ std::string bytes(std::uint64_t count) {
 }
 
 std::string describe(const SafetensorsEntry& entry) {
-  std::string text = "tensor " + quoted(entry.name) + " (" + std::string(name(entry.dtype)) + " [";
+  std::string text =
+      "tensor " + in_quotes(entry.name) + " (" + std::string(name(entry.dtype)) + " [";
   constexpr std::size_t kMost = 16;
   for (std::size_t i = 0; i < std::min(entry.shape.size(), kMost); ++i) {
     text += (i == 0 ? "" : ", ") + std::to_string(entry.shape[i]);
@@ -93,7 +94,7 @@ void check_entry(const SafetensorsEntry& entry, std::uint64_t expected_begin,
 void check_text(const std::string& text, const std::string& what) {
   const std::size_t at = first_ill_formed(text);
   if (at == text.size()) return;
-  throw std::invalid_argument(what + " " + quoted(text) + " is not UTF-8, from byte " +
+  throw std::invalid_argument(what + " " + in_quotes(text) + " is not UTF-8, from byte " +
                               std::to_string(at) + " of it on");
 }
 
@@ -117,9 +118,14 @@ SafetensorsHeader parse_safetensors_header(std::span<const std::byte> file_prefi
     fail("the first 8 bytes give the header " + bytes(length) + ", expected at most " +
          std::to_string(kMaxSafetensorsHeader) + ". Is it a safetensors file?");
   }
-  if (length > file_size - kLengthBytes || length > file_prefix.size() - kLengthBytes) {
+  if (length > file_size - kLengthBytes) {
     fail("the first 8 bytes give the header " + bytes(length) + ", but the file has only " +
          bytes(file_size - kLengthBytes) + " after them. Was it cut off?");
+  }
+  if (length > file_prefix.size() - kLengthBytes) {
+    throw std::invalid_argument("parse_safetensors_header() got " + bytes(file_prefix.size()) +
+                                " of the file, expected at least the whole header, " +
+                                bytes(kLengthBytes + length));
   }
 
   const auto text = file_prefix.subspan(kLengthBytes, length);
@@ -149,13 +155,14 @@ SafetensorsHeader lay_out_safetensors(std::vector<SafetensorsEntry> tensors,
                                       SafetensorsMetadata metadata) {
   for (const auto& [key, value] : metadata) {
     check_text(key, "the metadata key");
-    check_text(value, "the metadata of " + quoted(key) + ",");
+    check_text(value, "the metadata of " + in_quotes(key) + ",");
   }
   for (const SafetensorsEntry& entry : tensors) {
     check_text(entry.name, "the tensor's name");
     if (entry.name == kMetadataKey) {
-      throw std::invalid_argument("a tensor cannot be named __metadata__, which is the name of the "
-                                  "file's metadata; choose another name");
+      throw std::invalid_argument(
+          "a tensor cannot be named __metadata__, which is the name of the "
+          "file's metadata; choose another name");
     }
   }
 
@@ -176,7 +183,7 @@ SafetensorsHeader lay_out_safetensors(std::vector<SafetensorsEntry> tensors,
   std::sort(names.begin(), names.end());
   const auto twice = std::adjacent_find(names.begin(), names.end());
   if (twice != names.end()) {
-    throw std::invalid_argument("two tensors have the name " + quoted(*twice) +
+    throw std::invalid_argument("two tensors have the name " + in_quotes(*twice) +
                                 "; names in a file must differ");
   }
 

@@ -16,7 +16,7 @@ constexpr auto kLargest = static_cast<std::uint64_t>(std::numeric_limits<std::in
 
 [[noreturn]] void fail(const std::string& what) { throw std::runtime_error(what); }
 
-std::string tensor(std::string_view name) { return "tensor " + quoted(name); }
+std::string tensor(std::string_view name) { return "tensor " + in_quotes(name); }
 
 SafetensorsDtype dtype_named(const std::string& text, const std::string& of) {
   std::string supported;
@@ -25,12 +25,12 @@ SafetensorsDtype dtype_named(const std::string& text, const std::string& of) {
     if (name(dtype) == text) return dtype;
     supported += (i == 0 ? "" : ", ") + std::string(name(dtype));
   }
-  fail(tensor(of) + " has dtype " + quoted(text) + ", which is not supported; supported are " +
+  fail(tensor(of) + " has dtype " + in_quotes(text) + ", which is not supported; supported are " +
        supported + ". Convert the tensor before it is saved");
 }
 
-// Takes the JSON as it is read. A tree of values would lose the names that stand twice, and would be
-// built to its full depth before anything is checked.
+// Takes the JSON as it is read. A tree of values would lose the names that stand twice, and would
+// be built to its full depth before anything is checked.
 class Reader final : public nlohmann::json_sax<nlohmann::json> {
  public:
   SafetensorsJson take() { return std::move(result_); }
@@ -56,7 +56,7 @@ class Reader final : public nlohmann::json_sax<nlohmann::json> {
   }
   bool number_float(number_float_t /*value*/, const string_t& text) override {
     if (where_ != Where::list) unexpected("a number");
-    not_a_size(quoted(text));
+    not_a_size(in_quotes(text));
   }
 
   bool string(string_t& value) override {
@@ -109,7 +109,7 @@ class Reader final : public nlohmann::json_sax<nlohmann::json> {
 
   bool key(string_t& value) override {
     if (where_ == Where::top) {
-      if (!names_.insert(value).second) fail(quoted(value) + " stands twice in the header");
+      if (!names_.insert(value).second) fail(in_quotes(value) + " stands twice in the header");
       entry_ = SafetensorsEntry{};
       entry_.name = std::move(value);
       return true;
@@ -117,11 +117,11 @@ class Reader final : public nlohmann::json_sax<nlohmann::json> {
     field_ = std::move(value);
     if (where_ == Where::tensor && field_ != "dtype" && field_ != "shape" &&
         field_ != "data_offsets") {
-      fail(tensor(entry_.name) + " has a field " + quoted(field_) +
+      fail(tensor(entry_.name) + " has a field " + in_quotes(field_) +
            ", expected only dtype, shape and data_offsets");
     }
     if (!fields_.insert(field_).second) {
-      fail(quoted(field_) + " stands twice in " +
+      fail(in_quotes(field_) + " stands twice in " +
            (where_ == Where::metadata ? std::string(kMetadataKey) : tensor(entry_.name)));
     }
     return true;
@@ -146,7 +146,7 @@ class Reader final : public nlohmann::json_sax<nlohmann::json> {
         fail(tensor(entry_.name) + " is " + what +
              ", expected an object with dtype, shape and data_offsets");
       case Where::metadata:
-        fail("__metadata__: " + quoted(field_) + " is " + what + ", expected a string");
+        fail("__metadata__: " + in_quotes(field_) + " is " + what + ", expected a string");
       case Where::tensor:
         fail(tensor(entry_.name) + ": " + field_ + " is " + what + ", expected " +
              (field_ == "dtype" ? "a string" : "an array of integers"));
@@ -194,7 +194,8 @@ SafetensorsJson parse_safetensors_json(std::string_view text) {
   }
   if (text.empty()) fail("the header is empty, expected a JSON object");
   if (text.front() != '{') {
-    fail("the header starts with " + quoted(text.substr(0, 1)) + ", expected a JSON object: '{'");
+    fail("the header starts with " + in_quotes(text.substr(0, 1)) +
+         ", expected a JSON object: '{'");
   }
   Reader reader;
   nlohmann::json::sax_parse(text.begin(), text.end(), &reader);
@@ -208,7 +209,8 @@ std::string format_safetensors_json(const SafetensorsHeader& header) {
     text += json_string(std::string(kMetadataKey)) + ":{";
     bool first = true;
     for (const auto& [key, value] : header.metadata) {
-      text += (std::exchange(first, false) ? "" : ",") + json_string(key) + ":" + json_string(value);
+      text +=
+          (std::exchange(first, false) ? "" : ",") + json_string(key) + ":" + json_string(value);
     }
     text += "}";
   }

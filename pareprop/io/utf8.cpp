@@ -45,7 +45,7 @@ std::size_t first_ill_formed(std::string_view text) {
   return at;
 }
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   constexpr std::size_t kMost = 100;
   constexpr char kDigits[] = "0123456789abcdef";
   std::string result = "'";

@@ -6,12 +6,12 @@
 
 namespace pareprop::io {
 
-// Where the first byte stands that is not part of well-formed UTF-8 (no overlong forms, surrogates or
-// code points above 10FFFF); text.size() when all is well.
+// Where the first byte stands that is not part of well-formed UTF-8 (no overlong forms, surrogates
+// or code points above 10FFFF); text.size() when all is well.
 std::size_t first_ill_formed(std::string_view text);
 
-// For messages: in single quotes, at most about 100 bytes, control characters and bytes that are not
-// UTF-8 as \xNN. A name out of a broken file cannot spoil a terminal or fill a log.
-std::string quoted(std::string_view text);
+// For messages: in single quotes, at most about 100 bytes, control characters and bytes that are
+// not UTF-8 as \xNN. A name out of a broken file cannot spoil a terminal or fill a log.
+std::string in_quotes(std::string_view text);
 
 }  // namespace pareprop::io
