@@ -12,6 +12,7 @@
 #include <string>
 
 #include "pareprop/memory/block_pool.h"
+#include "pareprop/memory/meta_block.h"
 #include "pareprop/memory/poison.h"
 
 #ifdef __GLIBC__
@@ -204,6 +205,11 @@ void trim() {
 PoolUsage pool_usage() { return pool().usage(); }
 
 bool retag(const c10::DataPtr& data, Tag tag) {
+  if (data.get_deleter() == &release_meta && data.get_context() != nullptr) {
+    auto* const block = static_cast<MetaBlock*>(data.get_context());
+    detail::move(block->tag.exchange(tag), tag, block->bytes);
+    return true;
+  }
   if (data.get_deleter() != &release) return false;
   if (data.get_context() == nullptr) return true;
   Block* const block = Block::of(data.get_context());

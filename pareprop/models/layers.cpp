@@ -67,6 +67,11 @@ at::Tensor finish(const torch::nn::Module& module, const DropRates& drop, const 
 
 }  // namespace
 
+DropRates drop_rates_of_block(DropRates most, int i, int depth) {
+  if (depth > 1) most.drop_path *= static_cast<double>(i) / (depth - 1);
+  return most;
+}
+
 SelfAttention::SelfAttention(std::int64_t width, std::int64_t heads, double eps, DropRates drop,
                              WeightMaker& make)
     : heads_(heads),
@@ -82,7 +87,9 @@ at::Tensor SelfAttention::forward(const at::Tensor& x, const BranchCall& call) {
                        .permute({2, 0, 3, 1, 4})  // (3, batch, heads, tokens, head)
                        .unbind(0);
   const double scale = 1.0 / std::sqrt(static_cast<double>(head));
-  at::Tensor p = at::softmax(at::matmul(qkv[0].mul(scale), qkv[1].transpose(-1, -2)), -1);
+  at::Tensor scores = at::matmul(qkv[0].mul(scale), qkv[1].transpose(-1, -2));
+  if (!call.extras.empty() && call.extras[0].defined()) scores = scores.add(call.extras[0]);
+  at::Tensor p = at::softmax(scores, -1);
   if (is_training()) p = dropout(p, drop_.dropout);
   const at::Tensor mixed = at::matmul(p.to(qkv[2].scalar_type()), qkv[2])
                                .transpose(1, 2)

@@ -63,8 +63,11 @@ struct DropRates {
   double drop_path = 0.0;  // of whole branches, per sample
 };
 
-// F of ViT: norm, multi-head self-attention over all tokens, projection. x is (batch, tokens,
-// width).
+// The rates of block `i` of `depth`: drop_path grows linearly from 0.
+DropRates drop_rates_of_block(DropRates most, int i, int depth);
+
+// F of ViT and RoBERTa: norm, multi-head self-attention over all tokens, projection. x is (batch,
+// tokens, width); extras[0], where defined, is added to the scores (batch, heads, tokens, tokens).
 class SelfAttention : public torch::nn::Module {
  public:
   static constexpr bool skips_output = true;

@@ -6,10 +6,12 @@
 
 namespace pareprop::models {
 
+at::Tensor Model::loss(const Batch& batch, const ForwardOptions& options) {
+  return at::cross_entropy_loss(forward(batch, options), row_targets(batch));
+}
+
 void Model::set_stack_options(StackOptions options) {
-  if (options.mode == Mode::pareprop && !options.executor && !parameters().empty()) {
-    options.executor = make_executor(parameters().front().device(), options.lanes);
-  }
+  if (!options.executor) options.executor = make_executor(weight_options().device(), options.lanes);
   for (std::size_t i = 0; i < stacks_.size(); ++i) {
     StackOptions own = options;
     own.keep_tail = options.keep_tail && i + 1 == stacks_.size();
@@ -32,6 +34,11 @@ std::int64_t Model::parameter_count() const {
   return count;
 }
 
+at::TensorOptions Model::weight_options() const {
+  const auto all = parameters();
+  return all.empty() ? at::TensorOptions() : all.front().options().requires_grad(false);
+}
+
 Stack Model::add_stack(const std::string& name, std::vector<Block> blocks) {
   stacks_.push_back(register_module(name, Stack(std::move(blocks))));
   return stacks_.back();
@@ -39,10 +46,6 @@ Stack Model::add_stack(const std::string& name, std::vector<Block> blocks) {
 
 std::shared_ptr<Pass> Model::pass_for(const ForwardOptions& options) {
   return options.pass ? options.pass : std::make_shared<Pass>(0, steps_++);
-}
-
-at::Tensor classification_loss(const at::Tensor& scores, const at::Tensor& target) {
-  return at::cross_entropy_loss(scores, target);
 }
 
 }  // namespace pareprop::models

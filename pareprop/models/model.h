@@ -11,6 +11,13 @@
 
 namespace pareprop::models {
 
+// What a network of any family is given.
+struct Batch {
+  at::Tensor input;      // images (batch, channels, height, width), or token ids (batch, length)
+  at::Tensor target;     // classes (batch), or token ids (batch, length), -100 where none is scored
+  at::Tensor mask = {};  // of tokens: bool (batch, length), false where padded; undefined: nowhere
+};
+
 struct ForwardOptions {
   // Randomness and look-ahead across the model's stacks; null: a pass with seed 0 and a new step.
   std::shared_ptr<Pass> pass = nullptr;
@@ -18,25 +25,36 @@ struct ForwardOptions {
   bool reference = false;
 };
 
-// A network with reversible stacks inside.
+// A network that can be trained: reversible stacks inside, or (plain) ordinary blocks.
 class Model : public torch::nn::Module {
  public:
-  // Class scores (batch, classes) of a batch of inputs.
-  virtual at::Tensor forward(const at::Tensor& input, const ForwardOptions& options = {}) = 0;
+  // Scores (rows, classes). A row is a sample, or a token that is scored.
+  virtual at::Tensor forward(const Batch& batch, const ForwardOptions& options = {}) = 0;
 
-  // An input of the right shape and random content, and targets for it.
-  virtual at::Tensor example_input(std::int64_t batch, std::uint64_t seed) const = 0;
-  virtual at::Tensor example_target(std::int64_t batch, std::uint64_t seed) const = 0;
+  // The target of each row of forward().
+  virtual at::Tensor row_targets(const Batch& batch) const { return batch.target; }
 
-  // From the input of the network on.
+  // A batch of the right shape with random content. On the model's device.
+  virtual Batch example(std::int64_t batch, std::uint64_t seed) const = 0;
+
+  // Tokens of a sample where the blocks begin.
+  virtual std::int64_t tokens() const = 0;
+
+  // Mean cross entropy.
+  at::Tensor loss(const Batch& batch, const ForwardOptions& options = {});
+
+  // Reversible stacks from the input of the network on; none in a plain one.
   const std::vector<Stack>& stacks() const { return stacks_; }
 
-  // Gives `options` to every stack; all share one executor, and only the last one keeps a tail.
-  void set_stack_options(StackOptions options);
+  // Gives `options` to every stack; all share one executor, and only the last one keeps a tail. A
+  // plain network knows the modes stored and checkpoint, and throws std::invalid_argument for
+  // others.
+  virtual void set_stack_options(StackOptions options);
   // The largest drift of all stacks in their last backward passes.
   DriftReport drift() const;
 
   std::int64_t parameter_count() const;
+  at::TensorOptions weight_options() const;  // dtype and device of the weights
 
  protected:
   Stack add_stack(const std::string& name, std::vector<Block> blocks);
@@ -46,8 +64,5 @@ class Model : public torch::nn::Module {
   std::vector<Stack> stacks_;
   std::uint64_t steps_ = 0;
 };
-
-// The loss of a batch: cross entropy over the last dimension of `scores`.
-at::Tensor classification_loss(const at::Tensor& scores, const at::Tensor& target);
 
 }  // namespace pareprop::models

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "pareprop/models/layers.h"
 #include "pareprop/models/model.h"
-#include "pareprop/models/vit.h"
 
 namespace pareprop::models {
 
@@ -19,23 +19,35 @@ struct Overrides {
   std::optional<std::int64_t> image_size = std::nullopt;
   std::optional<std::int64_t> channels = std::nullopt;
   std::optional<std::int64_t> classes = std::nullopt;
+  std::optional<std::int64_t> length = std::nullopt;      // tokens of a sequence
+  std::optional<std::int64_t> vocabulary = std::nullopt;  // of token ids
   std::optional<double> dropout = std::nullopt;
   std::optional<double> drop_path = std::nullopt;
+  bool plain = false;  // the ordinary network instead of the reversible one
 };
+
+// A named configuration of a family.
+using ModelFactory =
+    std::function<std::shared_ptr<Model>(const Overrides& overrides, const WeightOptions& weights)>;
+struct NamedModel {
+  std::string name;
+  ModelFactory make;
+};
+
+// The sizes of each family (models/vit_sizes.cpp and its like).
+std::vector<NamedModel> vit_sizes();
+std::vector<NamedModel> roberta_sizes();
 
 // In the order they are listed.
 std::vector<std::string> model_names();
 
-// Throws std::invalid_argument listing the known names.
-ViTConfig find_config(const std::string& name, const Overrides& overrides = {});
-
+// Throws std::invalid_argument listing the known names when there is none such, or naming what does
+// not fit in the overrides: also one that the family does not have.
 std::shared_ptr<Model> make_model(const std::string& name, const Overrides& overrides = {},
                                   const WeightOptions& weights = {});
 
 // Makes a model known under another name: one's own architecture in verify, bench and train. Throws
 // std::invalid_argument when the name is taken. Not thread-safe: at the start of the program.
-using ModelFactory =
-    std::function<std::shared_ptr<Model>(const Overrides& overrides, const WeightOptions& weights)>;
 void register_model(const std::string& name, ModelFactory factory);
 
 // What `pareprop models` tells of a model. Allocates no weights.

@@ -1,122 +1,93 @@
 #include "pareprop/models/vit.h"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/randint.h>
-#include <ATen/ops/randn.h>
 
 #include <stdexcept>
 #include <string>
 
-#include "pareprop/ops/describe.h"
-
 namespace pareprop::models {
 namespace {
 
-constexpr double kEps = 1e-6;
+std::vector<Block> vit_blocks(const ViTConfig& c, WeightMaker& make) {
+  std::vector<Block> blocks;
+  for (int i = 0; i < c.depth; ++i) {
+    const DropRates drop = drop_rates_of_block(c.drop, i, c.depth);
+    blocks.push_back({std::make_shared<SelfAttention>(c.width, c.heads, c.eps, drop, make),
+                      std::make_shared<Mlp>(c.width, c.mlp_hidden, c.eps, drop, make)});
+  }
+  return blocks;
+}
+
+// (batch, channels, size, size) -> (batch, tokens, channels * patch * patch). A convolution whose
+// stride is its kernel is a linear layer on these.
+at::Tensor patches(const at::Tensor& images, std::int64_t p) {
+  const auto batch = images.size(0), channels = images.size(1), side = images.size(2) / p;
+  return images.view({batch, channels, side, p, side, p})
+      .permute({0, 2, 4, 1, 3, 5})
+      .reshape({batch, side * side, channels * p * p});
+}
+
+std::shared_ptr<LinearLayer> patch_layer(const ViTConfig& c, WeightMaker& make) {
+  return std::make_shared<LinearLayer>(c.image.channels * c.patch * c.patch, c.width, make);
+}
 
 }  // namespace
 
 void check(const ViTConfig& c) {
   auto fail = [](const std::string& text) { throw std::invalid_argument("vit: " + text); };
   const auto text = [](std::int64_t n) { return std::to_string(n); };
+  const std::int64_t size = c.image.image_size;
   if (c.depth < 0) fail("expected a depth of 0 or more, got " + text(c.depth));
-  if (c.image_size <= 0 || c.patch <= 0 || c.image_size % c.patch != 0) {
-    fail("image size " + text(c.image_size) + " is not a multiple of the patch size " +
-         text(c.patch));
+  if (size <= 0 || c.patch <= 0 || size % c.patch != 0) {
+    fail("image size " + text(size) + " is not a multiple of the patch size " + text(c.patch));
   }
   if (c.width <= 0 || c.heads <= 0 || c.width % c.heads != 0) {
     fail("width " + text(c.width) + " is not a multiple of " + text(c.heads) + " heads");
   }
-  if (c.channels <= 0 || c.classes <= 0 || c.mlp_hidden <= 0) {
+  if (c.image.channels <= 0 || c.image.classes <= 0 || c.mlp_hidden <= 0) {
     fail("channels, classes and MLP width must be positive");
   }
 }
 
-double ViTConfig::macs() const {
-  const double t = static_cast<double>(tokens()), c = static_cast<double>(width);
-  const double block = t * c * (4 * c + 2 * t + 2 * static_cast<double>(mlp_hidden));
-  const double embed = t * c * static_cast<double>(channels * patch * patch);
-  return embed + depth * block + 2 * c * static_cast<double>(classes);
-}
-
-namespace {
-
-// Floats on the tape of a block: of F the norm's output, q, k, v, probabilities and the mixed
-// values, of G the norm's output and the hidden layer before and after GELU; mean and deviation of
-// both norms.
-double block_tape_floats(const ViTConfig& c) {
-  const double t = static_cast<double>(c.tokens()), w = static_cast<double>(c.width);
-  const double f = t * (5 * w + static_cast<double>(c.heads) * t);
-  const double g = t * (w + 2 * static_cast<double>(c.mlp_hidden));
-  return f + g + 4 * t;
-}
-
-double stream_floats(const ViTConfig& c) {
-  return static_cast<double>(c.tokens()) * static_cast<double>(c.width);
-}
-
-}  // namespace
-
-double ViTConfig::activation_bytes_stored() const {
-  return 4.0 * depth * (block_tape_floats(*this) + 2 * stream_floats(*this));
-}
-
-double ViTConfig::activation_bytes_reversible() const {
-  return depth > 0 ? 4.0 * (block_tape_floats(*this) + 4 * stream_floats(*this)) : 0.0;
-}
-
-RevViT::RevViT(const ViTConfig& config, const WeightOptions& weights) : config_(config) {
+RevViT::RevViT(const ViTConfig& config, const WeightOptions& weights)
+    : ImageModel(config.image), config_(config) {
   check(config);
   WeightMaker make(weights);
-  const auto width = config.width;
-  // A convolution whose stride is its kernel is a linear layer on flattened patches.
-  patch_embed_ = register_module(
-      "patch_embed",
-      std::make_shared<LinearLayer>(config.channels * config.patch * config.patch, width, make));
-  positions_ = make.normal(*this, "pos_embed", {1, config.tokens(), width});
-  std::vector<Block> blocks;
-  for (int i = 0; i < config.depth; ++i) {
-    DropRates drop = config.drop;
-    if (config.depth > 1) drop.drop_path *= static_cast<double>(i) / (config.depth - 1);
-    blocks.push_back({std::make_shared<SelfAttention>(width, config.heads, kEps, drop, make),
-                      std::make_shared<Mlp>(width, config.mlp_hidden, kEps, drop, make)});
-  }
-  stack_ = add_stack("blocks", std::move(blocks));
-  norm_ = register_module("norm", std::make_shared<NormLayer>(2 * width, kEps, make));
-  head_ = register_module("head", std::make_shared<LinearLayer>(2 * width, config.classes, make));
+  patch_embed_ = register_module("patch_embed", patch_layer(config, make));
+  positions_ = make.normal(*this, "pos_embed", {1, config.tokens(), config.width});
+  stack_ = add_stack("blocks", vit_blocks(config, make));
+  norm_ = register_module("norm", std::make_shared<NormLayer>(2 * config.width, config.eps, make));
+  head_ = register_module(
+      "head", std::make_shared<LinearLayer>(2 * config.width, config.image.classes, make));
 }
 
-at::Tensor RevViT::embed(const at::Tensor& images) {
-  const auto batch = images.size(0), side = config_.image_size / config_.patch, p = config_.patch;
-  const at::Tensor patches = images.view({batch, config_.channels, side, p, side, p})
-                                 .permute({0, 2, 4, 1, 3, 5})
-                                 .reshape({batch, config_.tokens(), -1});
-  return patch_embed_->forward(patches).add(positions_);
-}
-
-at::Tensor RevViT::forward(const at::Tensor& input, const ForwardOptions& options) {
-  if (input.dim() != 4 || input.size(1) != config_.channels ||
-      input.size(2) != config_.image_size || input.size(3) != config_.image_size) {
-    throw std::invalid_argument("vit: expected images [batch, " + std::to_string(config_.channels) +
-                                ", " + std::to_string(config_.image_size) + ", " +
-                                std::to_string(config_.image_size) + "], got " + describe(input));
-  }
-  const at::Tensor x = embed(input.contiguous());
+at::Tensor RevViT::forward(const Batch& batch, const ForwardOptions& options) {
+  const at::Tensor x = patch_embed_->forward(patches(images(batch), config_.patch)).add(positions_);
   const CallOptions call{.extras = {}, .pass = pass_for(options)};
   const auto [y1, y2] =
       options.reference ? stack_->reference(x, x, call) : stack_->forward(x, x, call);
   return head_->forward(norm_->forward(at::cat({y1, y2}, -1)).mean(1));
 }
 
-at::Tensor RevViT::example_input(std::int64_t batch, std::uint64_t seed) const {
-  return at::randn({batch, config_.channels, config_.image_size, config_.image_size},
-                   at::detail::createCPUGenerator(seed), positions_.options().requires_grad(false));
+PlainViT::PlainViT(const ViTConfig& config, const WeightOptions& weights)
+    : ImageModel(config.image), config_(config) {
+  check(config);
+  WeightMaker make(weights);
+  class_token_ = make.normal(*this, "cls_token", {1, 1, config.width});
+  patch_embed_ = register_module("patch_embed", patch_layer(config, make));
+  positions_ = make.normal(*this, "pos_embed", {1, config.tokens() + 1, config.width});
+  blocks_ = PlainBlocks(*this, "blocks", vit_blocks(config, make));
+  norm_ = register_module("norm", std::make_shared<NormLayer>(config.width, config.eps, make));
+  head_ = register_module("head",
+                          std::make_shared<LinearLayer>(config.width, config.image.classes, make));
 }
 
-at::Tensor RevViT::example_target(std::int64_t batch, std::uint64_t seed) const {
-  return at::randint(config_.classes, {batch}, at::detail::createCPUGenerator(seed),
-                     at::TensorOptions(at::kLong));
+at::Tensor PlainViT::forward(const Batch& batch, const ForwardOptions& options) {
+  const at::Tensor tokens = patch_embed_->forward(patches(images(batch), config_.patch));
+  const at::Tensor first = class_token_.expand({tokens.size(0), 1, config_.width});
+  const at::Tensor x = at::cat({first, tokens}, 1).add(positions_);
+  const at::Tensor y = blocks_.forward(x, {}, *pass_for(options));
+  return head_->forward(norm_->forward(y.select(1, 0)));
 }
 
 }  // namespace pareprop::models

@@ -51,11 +51,14 @@ struct StackNode : torch::autograd::Node {
 StackImpl::StackImpl(std::vector<Block> blocks, StackOptions options) {
   std::vector<Branch> branches;
   for (std::size_t i = 0; i < blocks.size(); ++i) {
+    // Parameters are called 0.f.weight, 0.g.weight, 1.f.weight, ...
+    const auto block =
+        register_module(std::to_string(i), std::make_shared<torch::nn::Module>("Block"));
     for (auto& [branch, letter] : {std::pair{&blocks[i].f, "f"}, std::pair{&blocks[i].g, "g"}}) {
       // The same module may be in several places: it is registered where it comes first.
       bool known = branch->module() == nullptr;
       for (const auto& other : branches) known = known || other.module() == branch->module();
-      if (!known) register_module("blocks_" + std::to_string(i) + "_" + letter, branch->module());
+      if (!known) block->register_module(letter, branch->module());
       branches.push_back(std::move(*branch));
     }
   }

@@ -157,7 +157,8 @@ std::pair<at::Tensor, at::Tensor> StackCall::forward(const at::Tensor& x1, const
     if (!error.empty()) throw std::runtime_error(branch.where + ": " + error);
     if (for_backward) {
       if (keep.value) kept_[at] = u[at];
-      if (keep.needs_recover()) probe_->remember(k, u[at]);
+      // A meta tensor has no values that could drift.
+      if (keep.needs_recover() && !device_.is_meta()) probe_->remember(k, u[at]);
     }
     memory::TagScope tag(memory::Tag::streams);
     u[at + 2] = arithmetic_->add(std::move(u[at]), f);

@@ -17,12 +17,12 @@ struct Step {
 };
 
 Step run_step(models::Model& model, const VerifyOptions& options, bool reference) {
-  at::Tensor input = model.example_input(options.batch, options.seed).requires_grad_(true);
-  const at::Tensor target = model.example_target(options.batch, options.seed + 1);
+  models::Batch batch = model.example(options.batch, options.seed);
+  const bool differentiable = at::isFloatingType(batch.input.scalar_type());
+  if (differentiable) batch.input.requires_grad_(true);
   for (auto& parameter : model.parameters()) parameter.mutable_grad().reset();
-  const models::ForwardOptions forward{.pass = std::make_shared<Pass>(options.seed, 0),
-                                       .reference = reference};
-  models::classification_loss(model.forward(input, forward), target).backward();
+  model.loss(batch, {.pass = std::make_shared<Pass>(options.seed, 0), .reference = reference})
+      .backward();
   Step step;
   for (auto& parameter : model.parameters()) {
     if (!parameter.requires_grad()) continue;
@@ -30,7 +30,7 @@ Step run_step(models::Model& model, const VerifyOptions& options, bool reference
     step.gradients.push_back(parameter.grad());
     parameter.mutable_grad().reset();
   }
-  step.gradients.push_back(input.grad());
+  if (differentiable) step.gradients.push_back(batch.input.grad());
   return step;
 }
 

@@ -1,0 +1,41 @@
+#include "pareprop/memory/meta_meter.h"
+
+#include <c10/core/Allocator.h>
+
+#include <limits>
+#include <memory>
+
+#include "pareprop/memory/meta_block.h"
+#include "pareprop/memory/meter.h"
+
+namespace pareprop::memory {
+namespace {
+
+// Data pointers of meta tensors are null; what is counted hangs on the context.
+class MetaMeter final : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(std::size_t bytes) override {
+    auto block = std::make_unique<MetaBlock>(static_cast<std::int64_t>(bytes), current_tag());
+    detail::count(block->tag, block->bytes);
+    return {nullptr, block.release(), &release_meta, c10::Device(c10::kMeta)};
+  }
+  void copy_data(void*, const void*, std::size_t) const override {}
+};
+
+}  // namespace
+
+void release_meta(void* context) {
+  const std::unique_ptr<MetaBlock> block(static_cast<MetaBlock*>(context));
+  if (block) detail::count(block->tag, -block->bytes);
+}
+
+void install_meta_meter() {
+  static auto* const meter = [] {
+    auto* instance = new MetaMeter;  // leaked, as tensors may outlive static destruction
+    c10::SetAllocator(c10::kMeta, instance, std::numeric_limits<std::uint8_t>::max());
+    return instance;
+  }();
+  static_cast<void>(meter);
+}
+
+}  // namespace pareprop::memory

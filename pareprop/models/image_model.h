@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+
+#include "pareprop/models/model.h"
+
+namespace pareprop::models {
+
+struct ImageShape {
+  std::int64_t image_size = 224;  // height and width
+  std::int64_t channels = 3;
+  std::int64_t classes = 1000;
+};
+
+// A network that gives an image the scores of its classes.
+class ImageModel : public Model {
+ public:
+  Batch example(std::int64_t batch, std::uint64_t seed) const override;
+
+ protected:
+  explicit ImageModel(const ImageShape& shape) : shape_(shape) {}
+
+  // The images, contiguous. Throws std::invalid_argument when their shape is not the network's.
+  at::Tensor images(const Batch& batch) const;
+
+ private:
+  ImageShape shape_;
+};
+
+}  // namespace pareprop::models

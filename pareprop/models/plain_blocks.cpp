@@ -1,0 +1,60 @@
+#include "pareprop/models/plain_blocks.h"
+
+#include <stdexcept>
+
+#include "pareprop/ops/precision.h"
+#include "pareprop/ops/random_stream.h"
+#include "pareprop/reversible/checkpoint.h"
+
+namespace pareprop::models {
+
+PlainBlock::PlainBlock(Branch f, Branch g) : f_(std::move(f)), g_(std::move(g)) {
+  register_module("f", f_.module());
+  register_module("g", g_.module());
+}
+
+at::Tensor PlainBlock::forward(const at::Tensor& x, const BranchCall& call) {
+  const at::Tensor h = x.add(f_(x, {call.extras}));
+  return h.add(g_(h, {call.extras}));
+}
+
+PlainBlocks::PlainBlocks(torch::nn::Module& owner, const std::string& name,
+                         std::vector<Block> blocks) {
+  const auto list = owner.register_module(name, std::make_shared<torch::nn::Module>("PlainBlocks"));
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    blocks_.push_back(list->register_module(
+        std::to_string(i),
+        std::make_shared<PlainBlock>(std::move(blocks[i].f), std::move(blocks[i].g))));
+  }
+}
+
+at::Tensor PlainBlocks::forward(at::Tensor x, const std::vector<at::Tensor>& extras,
+                                const Pass& pass) const {
+  for (std::size_t i = 0; i < blocks_.size(); ++i) {
+    const std::uint64_t key = random_key({pass.seed(), pass.step(), i});
+    if (mode_ == Mode::checkpoint) {
+      x = checkpoint(Branch(blocks_[i]), x,
+                     {.extras = extras, .random_key = key, .precision = precision_});
+      continue;
+    }
+    RandomStream random(key);
+    RandomScope random_scope(random);
+    const auto device = x.device().type();
+    AutocastScope autocast_scope(device, AutocastState::of_this_thread(device, precision_));
+    x = blocks_[i]->forward(x, {extras});
+  }
+  return x;
+}
+
+void PlainBlocks::set_options(const StackOptions& options) {
+  if (options.mode != Mode::stored && options.mode != Mode::checkpoint) {
+    throw std::invalid_argument("a plain network cannot be trained in mode " +
+                                std::string(name(options.mode)) +
+                                ": its blocks have no inverse. Use stored or checkpoint, or the "
+                                "reversible network");
+  }
+  mode_ = options.mode;
+  precision_ = options.precision;
+}
+
+}  // namespace pareprop::models

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/nn/module.h>
+
+#include <memory>
+#include <vector>
+
+#include "pareprop/reversible/branch.h"
+#include "pareprop/reversible/pass.h"
+#include "pareprop/reversible/stack_options.h"
+
+namespace pareprop::models {
+
+// An ordinary residual block of the same branches: h = x + f(x), y = h + g(h).
+class PlainBlock : public torch::nn::Module {
+ public:
+  PlainBlock(Branch f, Branch g);
+  at::Tensor forward(const at::Tensor& x, const BranchCall& call);
+
+ private:
+  Branch f_, g_;
+};
+
+// Such blocks in a row, trained stored or checkpointed block by block.
+class PlainBlocks {
+ public:
+  PlainBlocks() = default;
+  // Registers the blocks in `owner`, with the parameter names of a stack: name.0.f.norm.weight, ...
+  PlainBlocks(torch::nn::Module& owner, const std::string& name, std::vector<Block> blocks);
+
+  at::Tensor forward(at::Tensor x, const std::vector<at::Tensor>& extras, const Pass& pass) const;
+
+  // Uses mode and precision. Throws std::invalid_argument when the mode is neither stored nor
+  // checkpoint.
+  void set_options(const StackOptions& options);
+
+ private:
+  std::vector<std::shared_ptr<PlainBlock>> blocks_;
+  Mode mode_ = Mode::stored;
+  Precision precision_ = Precision::fp32;
+};
+
+}  // namespace pareprop::models

@@ -1,0 +1,178 @@
+#include "pareprop/models/roberta.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/embedding.h>
+#include <ATen/ops/full_like.h>
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/randint.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
+
+#include <stdexcept>
+#include <string>
+
+#include "pareprop/ops/describe.h"
+#include "pareprop/ops/random_stream.h"
+
+namespace pareprop::models {
+namespace {
+
+constexpr std::int64_t kNotScored = -100;
+
+std::vector<Block> roberta_blocks(const RobertaConfig& c, WeightMaker& make) {
+  std::vector<Block> blocks;
+  for (int i = 0; i < c.depth; ++i) {
+    const DropRates drop = drop_rates_of_block(c.drop, i, c.depth);
+    blocks.push_back({std::make_shared<SelfAttention>(c.width, c.heads, c.eps, drop, make),
+                      std::make_shared<Mlp>(c.width, c.mlp_hidden, c.eps, drop, make)});
+  }
+  return blocks;
+}
+
+}  // namespace
+
+void check(const RobertaConfig& c) {
+  auto fail = [](const std::string& text) { throw std::invalid_argument("roberta: " + text); };
+  const auto text = [](std::int64_t n) { return std::to_string(n); };
+  if (c.depth < 0) fail("expected a depth of 0 or more, got " + text(c.depth));
+  if (c.width <= 0 || c.heads <= 0 || c.width % c.heads != 0) {
+    fail("width " + text(c.width) + " is not a multiple of " + text(c.heads) + " heads");
+  }
+  if (c.length <= 0 || c.length > c.positions - 2) {
+    fail("sequence length " + text(c.length) + " does not fit " + text(c.positions - 2) +
+         " positions");
+  }
+  if (c.vocabulary <= RobertaConfig::kPadding + 1) fail("the vocabulary is too small");
+}
+
+RobertaEmbedding::RobertaEmbedding(const RobertaConfig& config, WeightMaker& make)
+    : word(make.normal(*this, "word", {config.vocabulary, config.width})),
+      config_(config),
+      position_(make.normal(*this, "position", {config.positions, config.width})),
+      type_(make.normal(*this, "type", {1, config.width})),
+      norm_(register_module("norm", std::make_shared<NormLayer>(config.width, config.eps, make))) {}
+
+at::Tensor RobertaEmbedding::forward(const Batch& batch, const Pass& pass) {
+  const at::Tensor& ids = batch.input;
+  if (!ids.defined() || ids.dim() != 2 || ids.scalar_type() != at::kLong) {
+    throw std::invalid_argument("roberta: expected token ids Long [batch, length], got " +
+                                describe(ids));
+  }
+  if (ids.size(1) > config_.positions - 2) {
+    throw std::invalid_argument("roberta: a sequence of " + std::to_string(ids.size(1)) +
+                                " tokens is longer than the " +
+                                std::to_string(config_.positions - 2) + " positions of the model");
+  }
+  if (batch.mask.defined() &&
+      (batch.mask.sizes() != ids.sizes() || batch.mask.scalar_type() != at::kBool)) {
+    throw std::invalid_argument(
+        "roberta: expected a mask Bool of the shape of the token ids, got " + describe(batch.mask) +
+        " for " + describe(ids));
+  }
+  if (!ids.is_meta() && ids.numel() > 0) {
+    const auto low = ids.min().item<std::int64_t>(), high = ids.max().item<std::int64_t>();
+    if (low < 0 || high >= config_.vocabulary) {
+      throw std::invalid_argument("roberta: token id " + std::to_string(low < 0 ? low : high) +
+                                  " is outside the vocabulary of " +
+                                  std::to_string(config_.vocabulary));
+    }
+  }
+  // Positions count tokens that are not padding, from 2 on; padding has position 1.
+  const at::Tensor present = ids.ne(RobertaConfig::kPadding).to(at::kLong);
+  const at::Tensor positions = present.cumsum(1).mul_(present).add_(RobertaConfig::kPadding);
+  at::Tensor x = at::embedding(word, ids, RobertaConfig::kPadding)
+                     .add(at::embedding(position_, positions, RobertaConfig::kPadding))
+                     .add(type_);
+  x = norm_->forward(x);
+  if (!is_training()) return x;
+  RandomStream random(random_key({pass.seed(), pass.step(), ~std::uint64_t{0}}));
+  RandomScope scope(random);
+  return dropout(x, config_.drop.dropout);
+}
+
+RobertaBase::RobertaBase(const RobertaConfig& config, WeightMaker& make) : config_(config) {
+  check(config);
+  embedding_ = register_module("embeddings", std::make_shared<RobertaEmbedding>(config, make));
+}
+
+void RobertaBase::add_head(std::int64_t features, WeightMaker& make) {
+  norm_ = register_module("norm", std::make_shared<NormLayer>(features, config_.eps, make));
+  head_dense_ =
+      register_module("head_dense", std::make_shared<LinearLayer>(features, config_.width, make));
+  head_norm_ =
+      register_module("head_norm", std::make_shared<NormLayer>(config_.width, config_.eps, make));
+  head_bias_ = make.constant(*this, "head_bias", {config_.vocabulary}, 0.0);
+}
+
+at::Tensor RobertaBase::forward(const Batch& batch, const ForwardOptions& options) {
+  const auto pass = pass_for(options);
+  const at::Tensor x = embedding_->forward(batch, *pass);
+  at::Tensor score_bias;
+  if (batch.mask.defined()) {
+    const at::Tensor padded = batch.mask.logical_not().view({x.size(0), 1, 1, x.size(1)});
+    score_bias = at::zeros({}, x.options()).masked_fill(padded, -1e9);
+  }
+  at::Tensor h = encode(x, score_bias, options, pass);
+  if (batch.target.defined()) {
+    h = h.reshape({-1, h.size(-1)});
+    // Without values there is nothing to select by: about as many rows as masking would choose.
+    h = h.is_meta() ? h.slice(0, 0, (h.size(0) * 15 + 99) / 100)
+                    : h.index({batch.target.reshape({-1}).ne(kNotScored)});
+  }
+  h = head_norm_->forward(at::gelu(head_dense_->forward(norm_->forward(h))));
+  return at::linear(h, embedding_->word, head_bias_);
+}
+
+at::Tensor RobertaBase::row_targets(const Batch& batch) const {
+  const at::Tensor all = batch.target.reshape({-1});
+  if (all.is_meta()) return all.slice(0, 0, (all.size(0) * 15 + 99) / 100);
+  return all.index({all.ne(kNotScored)});
+}
+
+Batch RobertaBase::example(std::int64_t batch, std::uint64_t seed) const {
+  const auto generator = at::detail::createCPUGenerator(seed);
+  const at::Tensor ids =
+      at::randint(RobertaConfig::kPadding + 1, config_.vocabulary, {batch, config_.length},
+                  generator, at::TensorOptions(at::kLong));
+  at::Tensor chosen =
+      at::rand({batch, config_.length}, generator, at::TensorOptions(at::kFloat)).lt(0.15);
+  chosen.select(1, 0).fill_(true);  // at least one a sequence
+  const auto device = weight_options().device();
+  return {.input = ids.to(device), .target = at::where(chosen, ids, kNotScored).to(device)};
+}
+
+RevRoberta::RevRoberta(const RobertaConfig& config, const WeightOptions& weights)
+    : RevRoberta(config, WeightMaker(weights)) {}
+
+RevRoberta::RevRoberta(const RobertaConfig& config, WeightMaker make) : RobertaBase(config, make) {
+  stack_ = add_stack("blocks", roberta_blocks(config, make));
+  add_head(2 * config.width, make);
+}
+
+at::Tensor RevRoberta::encode(const at::Tensor& x, const at::Tensor& score_bias,
+                              const ForwardOptions& options, const std::shared_ptr<Pass>& pass) {
+  const CallOptions call{.extras = {score_bias}, .pass = pass};
+  const auto [y1, y2] =
+      options.reference ? stack_->reference(x, x, call) : stack_->forward(x, x, call);
+  return at::cat({y1, y2}, -1);
+}
+
+PlainRoberta::PlainRoberta(const RobertaConfig& config, const WeightOptions& weights)
+    : PlainRoberta(config, WeightMaker(weights)) {}
+
+PlainRoberta::PlainRoberta(const RobertaConfig& config, WeightMaker make)
+    : RobertaBase(config, make) {
+  blocks_ = PlainBlocks(*this, "blocks", roberta_blocks(config, make));
+  add_head(config.width, make);
+}
+
+at::Tensor PlainRoberta::encode(const at::Tensor& x, const at::Tensor& score_bias,
+                                const ForwardOptions&, const std::shared_ptr<Pass>& pass) {
+  return blocks_.forward(x, {score_bias}, *pass);
+}
+
+}  // namespace pareprop::models

@@ -1,0 +1,98 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "pareprop/models/layers.h"
+#include "pareprop/models/model.h"
+#include "pareprop/models/plain_blocks.h"
+
+namespace pareprop::models {
+
+struct RobertaConfig {
+  std::int64_t vocabulary = 50265;
+  std::int64_t positions = 514;  // rows of the table; the first two are for padding
+  std::int64_t length = 512;     // tokens of a sequence, at most positions - 2
+  std::int64_t width = 768;
+  int depth = 12;
+  std::int64_t heads = 12;
+  std::int64_t mlp_hidden = 3072;
+  double eps = 1e-5;
+  DropRates drop = {.dropout = 0.1, .drop_path = 0.0};
+
+  static constexpr std::int64_t kPadding = 1;  // the token id
+};
+
+void check(const RobertaConfig& config);
+
+// Token, position and type embedding with norm and dropout; shared by both networks.
+class RobertaEmbedding : public torch::nn::Module {
+ public:
+  RobertaEmbedding(const RobertaConfig& config, WeightMaker& make);
+  // Throws std::invalid_argument when a token is outside the vocabulary or the sequence is too
+  // long.
+  at::Tensor forward(const Batch& batch, const Pass& pass);
+
+  at::Tensor word;  // (vocabulary, width), also the last layer's weight
+
+ private:
+  RobertaConfig config_;
+  at::Tensor position_, type_;
+  std::shared_ptr<NormLayer> norm_;
+};
+
+// The pre-norm masked language model. Scores are made at scored positions only.
+class RobertaBase : public Model {
+ public:
+  at::Tensor forward(const Batch& batch, const ForwardOptions& options = {}) override;
+  at::Tensor row_targets(const Batch& batch) const override;
+  Batch example(std::int64_t batch, std::uint64_t seed) const override;
+  std::int64_t tokens() const override { return config_.length; }
+
+ protected:
+  // `features` is the width of what the head reads: 2 * width for two streams.
+  RobertaBase(const RobertaConfig& config, WeightMaker& make);
+  void add_head(std::int64_t features, WeightMaker& make);
+
+  // All blocks: (batch, length, width) -> (batch, length, features).
+  virtual at::Tensor encode(const at::Tensor& x, const at::Tensor& score_bias,
+                            const ForwardOptions& options, const std::shared_ptr<Pass>& pass) = 0;
+
+  RobertaConfig config_;
+
+ private:
+  std::shared_ptr<RobertaEmbedding> embedding_;
+  std::shared_ptr<NormLayer> norm_, head_norm_;
+  std::shared_ptr<LinearLayer> head_dense_;
+  at::Tensor head_bias_;
+};
+
+// Two streams that start as the embedding; the head reads their concatenation.
+class RevRoberta : public RobertaBase {
+ public:
+  RevRoberta(const RobertaConfig& config, const WeightOptions& weights);
+
+ protected:
+  at::Tensor encode(const at::Tensor& x, const at::Tensor& score_bias,
+                    const ForwardOptions& options, const std::shared_ptr<Pass>& pass) override;
+
+ private:
+  RevRoberta(const RobertaConfig& config, WeightMaker make);
+  Stack stack_{nullptr};
+};
+
+class PlainRoberta : public RobertaBase {
+ public:
+  PlainRoberta(const RobertaConfig& config, const WeightOptions& weights);
+  void set_stack_options(StackOptions options) override { blocks_.set_options(options); }
+
+ protected:
+  at::Tensor encode(const at::Tensor& x, const at::Tensor& score_bias,
+                    const ForwardOptions& options, const std::shared_ptr<Pass>& pass) override;
+
+ private:
+  PlainRoberta(const RobertaConfig& config, WeightMaker make);
+  PlainBlocks blocks_;
+};
+
+}  // namespace pareprop::models

@@ -1,0 +1,46 @@
+// The sizes of RoBERTa by name.
+
+#include <stdexcept>
+
+#include "pareprop/models/registry.h"
+#include "pareprop/models/roberta.h"
+
+namespace pareprop::models {
+namespace {
+
+RobertaConfig with(RobertaConfig config, const Overrides& change) {
+  if (change.image_size || change.channels || change.classes) {
+    throw std::invalid_argument("roberta: image size, channels and classes are of image models");
+  }
+  if (change.width) {
+    config.mlp_hidden = config.mlp_hidden * *change.width / config.width;
+    config.width = *change.width;
+  }
+  config.depth = change.depth.value_or(config.depth);
+  config.length = change.length.value_or(config.length);
+  config.vocabulary = change.vocabulary.value_or(config.vocabulary);
+  config.drop.dropout = change.dropout.value_or(config.drop.dropout);
+  config.drop.drop_path = change.drop_path.value_or(config.drop.drop_path);
+  return config;
+}
+
+NamedModel named(const std::string& name, int depth, std::int64_t width, std::int64_t heads) {
+  const RobertaConfig config{
+      .width = width, .depth = depth, .heads = heads, .mlp_hidden = 4 * width};
+  return {
+      name,
+      [config](const Overrides& change, const WeightOptions& weights) -> std::shared_ptr<Model> {
+        const RobertaConfig changed = with(config, change);
+        if (change.plain) return std::make_shared<PlainRoberta>(changed, weights);
+        return std::make_shared<RevRoberta>(changed, weights);
+      }};
+}
+
+}  // namespace
+
+std::vector<NamedModel> roberta_sizes() {
+  return {named("roberta_base", 12, 768, 12), named("roberta_large", 24, 1024, 16),
+          named("roberta_xl", 36, 2560, 32), named("roberta_xxl", 48, 4096, 32)};
+}
+
+}  // namespace pareprop::models
