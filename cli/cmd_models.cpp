@@ -48,9 +48,11 @@ int list_models(const std::string& json_target, const Console& console) {
                    bytes_text(model.activation_bytes_reversible)});
   }
   if (!json.takes_stdout()) {
-    console.out << table.text()
-                << "\nGMACs: forward pass of one sample. stored, reversible: activations of one "
-                   "sample in the\nblocks with float32 tapes, calculated, not measured.\n";
+    console.out
+        << table.text()
+        << "\nGMACs: forward pass of one sample. stored, reversible: peak of the "
+           "activations of a\nfloat32 training step of one sample, in modes stored and reprop, "
+           "seen by running it\non a device without memory.\n";
   }
   json.write({{"rows", std::move(rows)}});
   return 0;

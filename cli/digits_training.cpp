@@ -94,7 +94,7 @@ double learning_rate(const DigitsTraining& options, int step) {
 double accuracy(models::Model& model, const data::LabelledImages& images) {
   c10::NoGradGuard no_grad;
   model.eval();
-  return model.forward(images.images)
+  return model.forward({.input = images.images, .target = {}})
       .argmax(-1)
       .eq(images.labels)
       .to(at::kDouble)
@@ -111,8 +111,8 @@ double median(std::vector<double> values) {
 
 double forward_and_backward(models::Model& model, const data::LabelledImages& batch,
                             std::shared_ptr<Pass> pass) {
-  const at::Tensor loss = models::classification_loss(
-      model.forward(batch.images, {.pass = std::move(pass)}), batch.labels);
+  const at::Tensor loss =
+      model.loss({.input = batch.images, .target = batch.labels}, {.pass = std::move(pass)});
   loss.backward();
   return loss.item<double>();
 }

@@ -18,8 +18,8 @@ void training_step(benchmark::State& state, Mode mode) {
     return state.SkipWithError("gradients differ from those of ordinary autograd");
   }
   model->set_stack_options({.mode = mode});
-  const auto input = model->example_input(batch, 1), target = model->example_target(batch, 2);
-  auto step = [&] { models::classification_loss(model->forward(input), target).backward(); };
+  const models::Batch example = model->example(batch, 1);
+  auto step = [&] { model->loss(example).backward(); };
   for (int i = 0; i < 8; ++i) step();  // `auto` has decided by then
   memory::reset_peaks();
   const auto before = memory::usage().activation_live;

@@ -84,18 +84,18 @@ class CountingModel : public models::Model {
     stack_ = add_stack("blocks", {block, block, block});
   }
 
-  at::Tensor forward(const at::Tensor& input, const models::ForwardOptions& options) override {
+  at::Tensor forward(const models::Batch& batch, const models::ForwardOptions& options) override {
     const CallOptions call{.extras = {}, .pass = pass_for(options)};
+    const at::Tensor& input = batch.input;
     const auto [y1, y2] = options.reference ? stack_->reference(input, input, call)
                                             : stack_->forward(input, input, call);
     return y1 + y2;
   }
-  at::Tensor example_input(std::int64_t batch, std::uint64_t) const override {
-    return at::zeros({batch, 4}, weight_.options().requires_grad(false));
+  models::Batch example(std::int64_t batch, std::uint64_t) const override {
+    return {.input = at::zeros({batch, 4}, weight_.options().requires_grad(false)),
+            .target = at::zeros({batch}, at::TensorOptions(at::kLong))};
   }
-  at::Tensor example_target(std::int64_t batch, std::uint64_t) const override {
-    return at::zeros({batch}, at::TensorOptions(at::kLong));
-  }
+  std::int64_t tokens() const override { return 1; }
 
  private:
   at::Tensor weight_;

@@ -4,6 +4,7 @@
 
 #include "pareprop/memory/caching_allocator.h"
 #include "pareprop/models/registry.h"
+#include "pareprop/ops/compare.h"
 
 namespace pareprop::models {
 namespace {
@@ -41,9 +42,9 @@ TEST(ViT, ActivationBytesAreWhatTheMeterSees) {
   auto model = make_model("vit_tiny", small);
   model->set_stack_options({.mode = Mode::stored});
   constexpr std::int64_t batch = 2;
-  const auto input = model->example_input(batch, 1);
+  const Batch example = model->example(batch, 1);
   const auto before = memory::usage().activation_live;
-  const auto scores = model->forward(input);
+  const auto scores = model->forward(example);
   const double measured = double(memory::usage().activation_live - before) / batch;
   const double predicted = summarise("vit_tiny", small).activation_bytes_stored;
   EXPECT_NEAR(predicted, measured, 0.05 * measured);
@@ -61,24 +62,54 @@ TEST(ViT, WeightsDependOnTheSeedOnly) {
 }
 
 TEST(ViT, OverridesChangeTheNetwork) {
-  const ViTConfig config =
-      find_config("vit_tiny", {.depth = 3, .width = 96, .image_size = 64, .classes = 7});
-  EXPECT_EQ(config.depth, 3);
-  EXPECT_EQ(config.mlp_hidden, 384);
-  EXPECT_EQ(config.tokens(), 16);
-  const RevViT model(config, {});
-  EXPECT_EQ(model.stacks().front()->depth(), 3);
+  const auto model =
+      make_model("vit_tiny", {.depth = 3, .width = 96, .image_size = 64, .classes = 7});
+  EXPECT_EQ(model->stacks().front()->depth(), 3);
+  EXPECT_EQ(model->tokens(), 16);
+  EXPECT_EQ(model->named_parameters()["blocks.2.g.fc1.weight"].sizes(), (at::IntArrayRef{384, 96}));
+  EXPECT_EQ(model->forward(model->example(2, 1)).sizes(), (at::IntArrayRef{2, 7}));
 }
 
 TEST(ViT, BadConfigurationsAreRefused) {
-  EXPECT_THROW(find_config("vit_tiny", {.image_size = 100}), std::invalid_argument);
-  EXPECT_THROW(find_config("vit_tiny", {.width = 100}), std::invalid_argument);
-  EXPECT_THROW(find_config("vit_tiny", {.depth = -1}), std::invalid_argument);
-  EXPECT_THROW(find_config("vit_tiny", {.classes = 0}), std::invalid_argument);
-  EXPECT_THROW(find_config("vit_teeny"), std::invalid_argument);
+  EXPECT_THROW(make_model("vit_tiny", {.image_size = 100}), std::invalid_argument);
+  EXPECT_THROW(make_model("vit_tiny", {.width = 100}), std::invalid_argument);
+  EXPECT_THROW(make_model("vit_tiny", {.depth = -1}), std::invalid_argument);
+  EXPECT_THROW(make_model("vit_tiny", {.classes = 0}), std::invalid_argument);
+  EXPECT_THROW(make_model("vit_tiny", {.length = 128}), std::invalid_argument);
+  EXPECT_THROW(make_model("vit_teeny"), std::invalid_argument);
   auto model = make_model("vit_digits");
-  EXPECT_THROW(model->forward(at::zeros({2, 1, 8, 9})), std::invalid_argument);
+  EXPECT_THROW(model->forward({.input = at::zeros({2, 1, 8, 9}), .target = {}}),
+               std::invalid_argument);
   EXPECT_THROW(register_model("vit_tiny", nullptr), std::invalid_argument);
+}
+
+TEST(PlainViT, HasThePublishedParametersAndTrainsStoredOrCheckpointed) {
+  const struct {
+    const char* name;
+    double parameters, unit, gmacs;
+  } sizes[] = {{"vit_tiny", 5.72, 0.01, 1.25},      {"vit_small", 22.05, 0.01, 4.60},
+               {"vit_base", 86.57, 0.01, 17.56},    {"vit_large", 304.33, 0.01, 61.55},
+               {"vit_huge", 632.05, 0.01, 167.3},   {"vit_giant", 1012.6, 0.1, 267.0},
+               {"vit_gigantic", 1844.4, 0.1, 483.8}};
+  for (const auto& size : sizes) {
+    const ModelSummary summary = summarise(size.name, {.plain = true});
+    EXPECT_NEAR(double(summary.parameters) / 1e6, size.parameters, 0.51 * size.unit) << size.name;
+    EXPECT_NEAR(summary.gmacs, size.gmacs, 0.01 * size.gmacs) << size.name;
+    EXPECT_LT(summary.activation_bytes_reversible, 0.5 * summary.activation_bytes_stored);
+  }
+  auto model = make_model("vit_digits", {.dropout = 0.1, .drop_path = 0.2, .plain = true});
+  std::vector<std::vector<at::Tensor>> gradients;
+  for (Mode mode : {Mode::stored, Mode::checkpoint}) {
+    model->set_stack_options({.mode = mode});
+    model->loss(model->example(2, 1), {.pass = std::make_shared<Pass>(1, 2)}).backward();
+    gradients.emplace_back();
+    for (auto& p : model->parameters()) {
+      gradients.back().push_back(p.grad().clone());
+      p.mutable_grad().reset();
+    }
+  }
+  EXPECT_LE(max_relative_error(gradients[0], gradients[1]), 1e-5);
+  EXPECT_THROW(model->set_stack_options({.mode = Mode::reprop}), std::invalid_argument);
 }
 
 }  // namespace

@@ -7,26 +7,34 @@
 namespace pareprop {
 namespace {
 
-models::Overrides small(int depth) {
-  return {.depth = depth, .width = 48, .image_size = 64, .dropout = 0.1, .drop_path = 0.2};
+std::shared_ptr<models::Model> small(const std::string& family, int depth, Precision precision) {
+  models::Overrides overrides{.depth = depth, .width = 48, .dropout = 0.1, .drop_path = 0.2};
+  if (family == "roberta_base") {
+    overrides.length = 20;
+    overrides.vocabulary = 97;
+  } else {
+    overrides.image_size = 64;
+  }
+  return models::make_model(family, overrides, {.dtype = stream_dtype(precision)});
 }
 
 TEST(Verify, HoldsForEveryModePrecisionAndArithmeticAtOddAndEvenDepths) {
   for (Precision precision : {Precision::fp32, Precision::bf16, Precision::fp64}) {
     for (Arithmetic arithmetic : {Arithmetic::floating, Arithmetic::exact}) {
       for (int depth : {1, 4, 7}) {
-        auto model =
-            models::make_model("vit_tiny", small(depth), {.dtype = stream_dtype(precision)});
-        const auto rows = verify(*model, {.precision = precision, .arithmetic = arithmetic});
-        ASSERT_EQ(rows.size(), 5u);
-        for (const VerifyRow& row : rows) {
-          EXPECT_TRUE(row.holds) << name(row.mode) << " " << name(precision) << " "
-                                 << name(arithmetic) << " depth " << depth << " error "
-                                 << row.max_rel_error << " " << row.error;
-          EXPECT_EQ(row.missing_gradients, 0);
-          if (arithmetic == Arithmetic::exact) {
-            EXPECT_TRUE(row.bit_identical) << name(row.mode);
-            EXPECT_EQ(row.drift, 0.0);
+        for (const char* family : {"vit_tiny", "roberta_base"}) {
+          auto model = small(family, depth, precision);
+          const auto rows = verify(*model, {.precision = precision, .arithmetic = arithmetic});
+          ASSERT_EQ(rows.size(), 5u);
+          for (const VerifyRow& row : rows) {
+            EXPECT_TRUE(row.holds)
+                << name(row.mode) << " " << name(precision) << " " << name(arithmetic) << " depth "
+                << depth << " error " << row.max_rel_error << " " << row.error;
+            EXPECT_EQ(row.missing_gradients, 0);
+            if (arithmetic == Arithmetic::exact) {
+              EXPECT_TRUE(row.bit_identical) << name(row.mode);
+              EXPECT_EQ(row.drift, 0.0);
+            }
           }
         }
       }
@@ -50,17 +58,16 @@ class Forgetful : public models::Model {
         {weight_});
     stack_ = add_stack("blocks", {{broken, fine}, {fine, fine}});
   }
-  at::Tensor forward(const at::Tensor& x, const models::ForwardOptions& options) override {
+  at::Tensor forward(const models::Batch& batch, const models::ForwardOptions& options) override {
     const CallOptions call{.pass = pass_for(options)};
+    const at::Tensor& x = batch.input;
     const auto y = options.reference ? stack_->reference(x, x, call) : stack_->forward(x, x, call);
     return y.first.add(y.second);
   }
-  at::Tensor example_input(std::int64_t batch, std::uint64_t) const override {
-    return at::ones({batch, 4});
+  models::Batch example(std::int64_t batch, std::uint64_t) const override {
+    return {.input = at::ones({batch, 4}), .target = at::zeros({batch}, at::kLong)};
   }
-  at::Tensor example_target(std::int64_t batch, std::uint64_t) const override {
-    return at::zeros({batch}, at::kLong);
-  }
+  std::int64_t tokens() const override { return 1; }
 
  private:
   at::Tensor weight_;

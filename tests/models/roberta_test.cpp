@@ -1,0 +1,83 @@
+#include "pareprop/models/roberta.h"
+
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones_like.h>
+#include <gtest/gtest.h>
+
+#include "pareprop/models/registry.h"
+
+namespace pareprop::models {
+namespace {
+
+const Overrides kSmall{.depth = 3, .width = 48, .length = 24, .vocabulary = 101};
+
+TEST(Roberta, SizesHaveTheirPublishedParameters) {
+  const struct {
+    const char* name;
+    double plain, reversible, unit, body_gmacs;
+  } sizes[] = {{"roberta_base", 124.7, 125.3, 0.1, 48.3},
+               {"roberta_large", 355.4, 356.5, 0.1, 167.5},
+               {"roberta_xl", 2969, 0, 1, 1498},
+               {"roberta_xxl", 9891, 0, 1, 5051}};
+  for (const auto& size : sizes) {
+    const ModelSummary plain = summarise(size.name, {.plain = true});
+    EXPECT_NEAR(double(plain.parameters) / 1e6, size.plain, 0.51 * size.unit) << size.name;
+    EXPECT_EQ(plain.tokens, 512);
+    // The body, and the head on the 15 % of tokens that are scored.
+    EXPECT_GT(plain.gmacs, size.body_gmacs);
+    EXPECT_LT(plain.gmacs, 1.12 * size.body_gmacs);
+    if (size.reversible > 0) {
+      EXPECT_NEAR(double(summarise(size.name).parameters) / 1e6, size.reversible, 0.51 * size.unit);
+    }
+  }
+}
+
+TEST(Roberta, ScoresMaskedPositionsOnly) {
+  for (bool plain : {false, true}) {
+    Overrides overrides = kSmall;
+    overrides.plain = plain;
+    auto model = make_model("roberta_base", overrides);
+    model->eval();
+    Batch batch = model->example(2, 1);
+    const auto scored = batch.target.ne(-100);
+    const auto some = model->forward(batch);
+    EXPECT_EQ(some.size(0), scored.sum().item<std::int64_t>());
+    EXPECT_EQ(some.size(1), 101);
+    batch.target.reset();
+    const auto all = model->forward(batch);
+    EXPECT_EQ(all.sizes(), (at::IntArrayRef{2, 24, 101}));
+    EXPECT_TRUE(all.index({scored}).allclose(some, 1e-5, 1e-6));
+  }
+}
+
+TEST(Roberta, PaddingChangesNothingElse) {
+  auto model = make_model("roberta_base", kSmall);
+  model->eval();
+  Batch shorter = model->example(2, 1);
+  shorter.target.reset();
+  shorter.input = shorter.input.slice(1, 0, 16);
+  const auto expected = model->forward(shorter);
+  Batch padded = shorter;
+  padded.input = at::cat({shorter.input, at::full({2, 8}, 1, at::kLong)}, 1);
+  padded.mask = padded.input.ne(1);
+  EXPECT_TRUE(model->forward(padded).slice(1, 0, 16).allclose(expected, 1e-4, 1e-5));
+  padded.mask = at::ones_like(padded.mask);
+  EXPECT_FALSE(model->forward(padded).slice(1, 0, 16).allclose(expected, 1e-4, 1e-5));
+}
+
+TEST(Roberta, BadInputIsRefused) {
+  EXPECT_THROW(make_model("roberta_base", {.length = 513}), std::invalid_argument);
+  EXPECT_THROW(make_model("roberta_base", {.width = 50}), std::invalid_argument);
+  EXPECT_THROW(make_model("roberta_base", {.image_size = 32}), std::invalid_argument);
+  auto model = make_model("roberta_base", kSmall);
+  Batch batch = model->example(2, 1);
+  auto refuse = [&](const Batch& bad) { EXPECT_THROW(model->forward(bad), std::invalid_argument); };
+  refuse({.input = batch.input.add(100), .target = {}});
+  refuse({.input = batch.input.neg(), .target = {}});
+  refuse({.input = batch.input.to(at::kFloat), .target = {}});
+  refuse({.input = at::full({1, 600}, 5, at::kLong), .target = {}});
+  refuse({.input = batch.input, .target = {}, .mask = batch.input.ne(1).slice(1, 0, 3)});
+}
+
+}  // namespace
+}  // namespace pareprop::models
