@@ -43,7 +43,7 @@ class GuardedMemory {
   std::span<const std::byte> at_the_end(const std::string& bytes) {
     char* const start = base_ + size_ - bytes.size();
     EXPECT_LE(bytes.size(), size_);
-    std::memcpy(start, bytes.data(), bytes.size());
+    std::copy(bytes.begin(), bytes.end(), start);
     return std::as_bytes(std::span(start, bytes.size()));
   }
 
@@ -116,7 +116,7 @@ class Mutator {
 
  private:
   void change_bytes(std::string& file) {
-    static const std::string interesting = "{}[]\",:0129-+.eE\\u \n\x80\xff\xc3\xef\0tfn";
+    static const std::string interesting = "{}[]\",:0129-+.eE\\u \n\x80\xff\xc3\xef\ntfn";
     for (int i = draw(1, 4); i > 0 && !file.empty(); --i) {
       const auto at = static_cast<std::size_t>(draw(0, static_cast<int>(file.size()) - 1));
       const char value = draw(0, 1) == 0 ? static_cast<char>(draw(0, 255))

@@ -24,7 +24,8 @@ inline at::Tensor pattern(at::ScalarType type, const std::vector<std::int64_t>& 
   at::Tensor tensor = at::empty(shape, at::TensorOptions().dtype(type));
   auto* bytes = static_cast<unsigned char*>(tensor.mutable_data_ptr());
   for (std::size_t i = 0; i < tensor.nbytes(); ++i) {
-    const auto value = static_cast<unsigned char>(i * 131 + static_cast<unsigned>(seed) * 17 + 5);
+    const auto value =
+        static_cast<unsigned char>(i * 131 + static_cast<std::size_t>(seed) * 17 + 5);
     bytes[i] = type == at::kBool ? value & 1 : value;
   }
   return tensor;
