@@ -4,13 +4,13 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/gelu.h>
-#include <ATen/ops/layer_norm.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/softmax.h>
 
 #include <cmath>
 
 #include "pareprop/memory/meter.h"
+#include "pareprop/ops/layer_norm.h"
 #include "pareprop/ops/linear.h"
 #include "pareprop/ops/random_stream.h"
 
@@ -55,9 +55,7 @@ NormLayer::NormLayer(std::int64_t width, double eps, WeightMaker& make)
       bias(make.constant(*this, "bias", {width}, 0.0)),
       eps_(eps) {}
 
-at::Tensor NormLayer::forward(const at::Tensor& x) {
-  return at::layer_norm(x, weight.sizes(), weight, bias, eps_);
-}
+at::Tensor NormLayer::forward(const at::Tensor& x) { return layer_norm(x, weight, bias, eps_); }
 
 namespace {
 

@@ -2,16 +2,32 @@
 
 #include <ATen/ops/cross_entropy_loss.h>
 
+#include <utility>
+
+#include "pareprop/memory/caching_allocator.h"
 #include "pareprop/reversible/torch_lanes.h"
 
 namespace pareprop::models {
 
+void Model::tag_gradients() {
+  if (std::exchange(gradients_tagged_, true)) return;
+  for (auto& parameter : parameters()) {
+    if (!parameter.requires_grad()) continue;
+    parameter.register_hook([](const at::Tensor& gradient) {
+      memory::retag(gradient.storage().data_ptr(), memory::Tag::gradients);
+    });
+  }
+}
+
 at::Tensor Model::loss(const Batch& batch, const ForwardOptions& options) {
+  tag_gradients();
   return at::cross_entropy_loss(forward(batch, options), row_targets(batch));
 }
 
 void Model::set_stack_options(StackOptions options) {
-  if (!options.executor) options.executor = make_executor(weight_options().device(), options.lanes);
+  const bool overlaps = options.mode == Mode::pareprop || options.mode == Mode::automatic;
+  if (overlaps && !options.executor)
+    options.executor = make_executor(weight_options().device(), options.lanes);
   for (std::size_t i = 0; i < stacks_.size(); ++i) {
     StackOptions own = options;
     own.keep_tail = options.keep_tail && i + 1 == stacks_.size();

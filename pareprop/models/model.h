@@ -61,8 +61,12 @@ class Model : public torch::nn::Module {
   std::shared_ptr<Pass> pass_for(const ForwardOptions& options);
 
  private:
+  // Lets the meter know gradients that ordinary autograd makes, as stacks do for theirs.
+  void tag_gradients();
+
   std::vector<Stack> stacks_;
   std::uint64_t steps_ = 0;
+  bool gradients_tagged_ = false;
 };
 
 }  // namespace pareprop::models

@@ -33,6 +33,13 @@ std::vector<Block> roberta_blocks(const RobertaConfig& c, WeightMaker& make) {
   return blocks;
 }
 
+// The rows of a table that `ids` names; none of the padding's gets a gradient. torch has this on
+// the meta device in Python only: there, any row will do.
+at::Tensor rows_of(const at::Tensor& table, const at::Tensor& ids) {
+  if (!ids.is_meta()) return at::embedding(table, ids, RobertaConfig::kPadding);
+  return table.slice(0, 0, 1).expand({ids.size(0), ids.size(1), table.size(1)});
+}
+
 }  // namespace
 
 void check(const RobertaConfig& c) {
@@ -84,9 +91,7 @@ at::Tensor RobertaEmbedding::forward(const Batch& batch, const Pass& pass) {
   // Positions count tokens that are not padding, from 2 on; padding has position 1.
   const at::Tensor present = ids.ne(RobertaConfig::kPadding).to(at::kLong);
   const at::Tensor positions = present.cumsum(1).mul_(present).add_(RobertaConfig::kPadding);
-  at::Tensor x = at::embedding(word, ids, RobertaConfig::kPadding)
-                     .add(at::embedding(position_, positions, RobertaConfig::kPadding))
-                     .add(type_);
+  at::Tensor x = rows_of(word, ids).add(rows_of(position_, positions)).add(type_);
   x = norm_->forward(x);
   if (!is_training()) return x;
   RandomStream random(random_key({pass.seed(), pass.step(), ~std::uint64_t{0}}));

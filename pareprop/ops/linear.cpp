@@ -1,12 +1,12 @@
 #include "pareprop/ops/linear.h"
 
-#include <ATen/autocast_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/mm.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "pareprop/ops/deferred_gradients.h"
+#include "pareprop/ops/precision.h"
 
 namespace pareprop {
 namespace {
@@ -34,9 +34,8 @@ c10::IValue if_leaf(const Tensor& t) {
 struct LinearFunction : torch::autograd::Function<LinearFunction> {
   static Tensor forward(AutogradContext* ctx, const Tensor& x, const Tensor& weight,
                         const std::optional<Tensor>& bias, bool output_needed) {
-    const auto device = x.device().type();
-    const bool cast = at::autocast::is_autocast_enabled(device);
-    const auto dtype = cast ? at::autocast::get_autocast_dtype(device) : x.scalar_type();
+    const auto autocast = AutocastState::of_this_thread(x.device().type(), Precision::fp32);
+    const auto dtype = autocast.enabled ? autocast.dtype : x.scalar_type();
     const Tensor x_used = x.to(dtype);
     const Tensor weight_used = weight.to(dtype);
 

@@ -32,24 +32,29 @@ c10::ScalarType stream_dtype(Precision precision) {
 }
 
 AutocastState AutocastState::of_this_thread(c10::DeviceType device, Precision precision) {
+  if (!at::autocast::is_autocast_available(device)) return {};
   if (precision == Precision::bf16) return {true, c10::ScalarType::BFloat16};
   return {at::autocast::is_autocast_enabled(device), at::autocast::get_autocast_dtype(device)};
 }
 
-AutocastScope::AutocastScope(c10::DeviceType device, const AutocastState& state)
-    : device_(device),
-      previous_{at::autocast::is_autocast_enabled(device),
-                at::autocast::get_autocast_dtype(device)},
-      previous_cache_(at::autocast::is_autocast_cache_enabled()) {
+namespace {
+
+void apply(c10::DeviceType device, const AutocastState& state, bool cache) {
+  if (!at::autocast::is_autocast_available(device)) return;
   at::autocast::set_autocast_enabled(device, state.enabled);
   at::autocast::set_autocast_dtype(device, state.dtype);
-  at::autocast::set_autocast_cache_enabled(false);
+  at::autocast::set_autocast_cache_enabled(cache);
 }
 
-AutocastScope::~AutocastScope() {
-  at::autocast::set_autocast_enabled(device_, previous_.enabled);
-  at::autocast::set_autocast_dtype(device_, previous_.dtype);
-  at::autocast::set_autocast_cache_enabled(previous_cache_);
+}  // namespace
+
+AutocastScope::AutocastScope(c10::DeviceType device, const AutocastState& state)
+    : device_(device),
+      previous_(AutocastState::of_this_thread(device, Precision::fp32)),
+      previous_cache_(at::autocast::is_autocast_cache_enabled()) {
+  apply(device, state, /*cache=*/false);
 }
+
+AutocastScope::~AutocastScope() { apply(device_, previous_, previous_cache_); }
 
 }  // namespace pareprop

@@ -22,7 +22,8 @@ struct AutocastState {
   bool enabled = false;
   c10::ScalarType dtype = c10::ScalarType::BFloat16;
 
-  // What is in force on this thread for `device`; bf16 asks for more.
+  // What is in force on this thread for `device`; bf16 asks for more. Devices that torch knows no
+  // autocast for (meta) compute in the type of their tensors.
   static AutocastState of_this_thread(c10::DeviceType device, Precision precision);
 };
 

@@ -52,6 +52,7 @@ void fill_mask(Scalar* out, std::int64_t count, std::uint64_t key, std::uint64_t
 at::Tensor RandomStream::keep_mask(at::IntArrayRef sizes, double drop,
                                    const at::TensorOptions& options) {
   const std::uint64_t draw = draws_++;
+  if (options.device().is_meta()) return at::empty(sizes, options.requires_grad(false));
   // Drawn on the host also for accelerators: the same bits on every device.
   at::Tensor mask = at::empty(sizes, options.device(at::kCPU).requires_grad(false));
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kBFloat16, at::kHalf, mask.scalar_type(), "keep_mask", [&] {

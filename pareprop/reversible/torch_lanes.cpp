@@ -33,7 +33,7 @@ void TorchCpuLanes::run(const TaskGraph& graph, const TaskBody& body, Observer* 
 }
 
 std::shared_ptr<Executor> make_executor(c10::Device device, int lanes) {
-  if (device.is_cpu()) return std::make_shared<TorchCpuLanes>(lanes);
+  if (device.is_cpu() || device.is_meta()) return std::make_shared<TorchCpuLanes>(lanes);
   return std::make_shared<StreamLanes>(device, lanes);
 }
 

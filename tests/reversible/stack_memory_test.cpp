@@ -96,7 +96,9 @@ TEST_F(StackMemory, ActivationsDoNotGrowWithDepth) {
     EXPECT_NEAR(double(peaks_of_step(48, options).activations), shallow, 0.03 * shallow)
         << name(mode);
     const auto with_lanes = double(peaks_of_step(48, {.mode = mode}).activations);
-    EXPECT_LE(with_lanes, 1.25 * shallow) << name(mode);
+    // While one lane is at its peak the other may be in the middle of a branch.
+    const auto other_lane = double(std::max(branch_tape(true), branch_tape(false)));
+    EXPECT_LE(with_lanes, shallow + other_lane) << name(mode);
   }
 }
 
