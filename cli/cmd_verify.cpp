@@ -172,6 +172,10 @@ Action add_verify(CLI::App& app) {
   command->add_option("--width", flags->overrides.width, "Channels (default: the model's)");
   command->add_option("--image-size", flags->overrides.image_size,
                       "Pixels of a side (default: the model's)");
+  command->add_option("--seq-len", flags->overrides.length,
+                      "Tokens of a sequence, text models (default: the model's)");
+  command->add_option("--vocabulary", flags->overrides.vocabulary,
+                      "Token ids, text models (default: the model's)");
   command->add_option("--batch", flags->batch, "Samples");
   command->add_option("--precision", flags->precision, "Of the branches: fp32, bf16 or fp64");
   command->add_flag("--exact", flags->exact,

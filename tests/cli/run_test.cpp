@@ -65,6 +65,14 @@ TEST(Models, TableAndFileTogether) {
   EXPECT_EQ(folder.files(), 1);
 }
 
+TEST(Verify, HoldsForText) {
+  const auto run =
+      run_program({"verify", "--model", "roberta_base", "--depth", "3", "--width", "48",
+                   "--seq-len", "16", "--vocabulary", "99", "--exact", "--json", "-"});
+  expect_success(run);
+  EXPECT_EQ(modes_of(json::parse(run.out)["rows"]), kAllModes);
+}
+
 TEST(Verify, EveryModeHoldsAtOddDepth) {
   const auto run = run_program(
       {"verify", "--model", "vit_tiny", "--depth", "7", "--image-size", "32", "--json", "-"});
