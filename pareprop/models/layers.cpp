@@ -65,11 +65,6 @@ at::Tensor finish(const torch::nn::Module& module, const DropRates& drop, const 
 
 }  // namespace
 
-DropRates drop_rates_of_block(DropRates most, int i, int depth) {
-  if (depth > 1) most.drop_path *= static_cast<double>(i) / (depth - 1);
-  return most;
-}
-
 SelfAttention::SelfAttention(std::int64_t width, std::int64_t heads, double eps, DropRates drop,
                              WeightMaker& make)
     : heads_(heads),
@@ -104,6 +99,18 @@ Mlp::Mlp(std::int64_t width, std::int64_t hidden, double eps, DropRates drop, We
 at::Tensor Mlp::forward(const at::Tensor& x, const BranchCall& call) {
   const at::Tensor hidden = at::gelu(fc1_->forward(norm_->forward(x)));
   return finish(*this, drop_, fc2_->forward(hidden, call.output_needed));
+}
+
+std::vector<Block> attention_blocks(int depth, const BlockShape& shape, WeightMaker& make) {
+  std::vector<Block> blocks;
+  for (int i = 0; i < depth; ++i) {
+    DropRates drop = shape.drop;
+    if (depth > 1) drop.drop_path *= static_cast<double>(i) / (depth - 1);
+    blocks.push_back(
+        {std::make_shared<SelfAttention>(shape.width, shape.heads, shape.eps, drop, make),
+         std::make_shared<Mlp>(shape.width, shape.mlp_hidden, shape.eps, drop, make)});
+  }
+  return blocks;
 }
 
 }  // namespace pareprop::models

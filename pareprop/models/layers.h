@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "pareprop/reversible/branch.h"
 
@@ -63,9 +64,6 @@ struct DropRates {
   double drop_path = 0.0;  // of whole branches, per sample
 };
 
-// The rates of block `i` of `depth`: drop_path grows linearly from 0.
-DropRates drop_rates_of_block(DropRates most, int i, int depth);
-
 // F of ViT and RoBERTa: norm, multi-head self-attention over all tokens, projection. x is (batch,
 // tokens, width); extras[0], where defined, is added to the scores (batch, heads, tokens, tokens).
 class SelfAttention : public torch::nn::Module {
@@ -94,5 +92,16 @@ class Mlp : public torch::nn::Module {
   std::shared_ptr<NormLayer> norm_;
   std::shared_ptr<LinearLayer> fc1_, fc2_;
 };
+
+struct BlockShape {
+  std::int64_t width = 0;
+  std::int64_t heads = 0;
+  std::int64_t mlp_hidden = 0;
+  double eps = 1e-6;
+  DropRates drop = {};  // drop_path grows linearly from 0 to this over the blocks
+};
+
+// The blocks of ViT and RoBERTa, for a stack or for plain ones.
+std::vector<Block> attention_blocks(int depth, const BlockShape& shape, WeightMaker& make);
 
 }  // namespace pareprop::models

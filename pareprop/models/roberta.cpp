@@ -23,14 +23,8 @@ namespace {
 
 constexpr std::int64_t kNotScored = -100;
 
-std::vector<Block> roberta_blocks(const RobertaConfig& c, WeightMaker& make) {
-  std::vector<Block> blocks;
-  for (int i = 0; i < c.depth; ++i) {
-    const DropRates drop = drop_rates_of_block(c.drop, i, c.depth);
-    blocks.push_back({std::make_shared<SelfAttention>(c.width, c.heads, c.eps, drop, make),
-                      std::make_shared<Mlp>(c.width, c.mlp_hidden, c.eps, drop, make)});
-  }
-  return blocks;
+BlockShape block_shape(const RobertaConfig& c) {
+  return {c.width, c.heads, c.mlp_hidden, c.eps, c.drop};
 }
 
 // The rows of a table that `ids` names; none of the padding's gets a gradient. torch has this on
@@ -154,7 +148,7 @@ RevRoberta::RevRoberta(const RobertaConfig& config, const WeightOptions& weights
     : RevRoberta(config, WeightMaker(weights)) {}
 
 RevRoberta::RevRoberta(const RobertaConfig& config, WeightMaker make) : RobertaBase(config, make) {
-  stack_ = add_stack("blocks", roberta_blocks(config, make));
+  stack_ = add_stack("blocks", attention_blocks(config.depth, block_shape(config), make));
   add_head(2 * config.width, make);
 }
 
@@ -171,7 +165,7 @@ PlainRoberta::PlainRoberta(const RobertaConfig& config, const WeightOptions& wei
 
 PlainRoberta::PlainRoberta(const RobertaConfig& config, WeightMaker make)
     : RobertaBase(config, make) {
-  blocks_ = PlainBlocks(*this, "blocks", roberta_blocks(config, make));
+  blocks_ = PlainBlocks(*this, "blocks", attention_blocks(config.depth, block_shape(config), make));
   add_head(config.width, make);
 }
 

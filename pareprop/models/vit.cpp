@@ -8,14 +8,8 @@
 namespace pareprop::models {
 namespace {
 
-std::vector<Block> vit_blocks(const ViTConfig& c, WeightMaker& make) {
-  std::vector<Block> blocks;
-  for (int i = 0; i < c.depth; ++i) {
-    const DropRates drop = drop_rates_of_block(c.drop, i, c.depth);
-    blocks.push_back({std::make_shared<SelfAttention>(c.width, c.heads, c.eps, drop, make),
-                      std::make_shared<Mlp>(c.width, c.mlp_hidden, c.eps, drop, make)});
-  }
-  return blocks;
+BlockShape block_shape(const ViTConfig& c) {
+  return {c.width, c.heads, c.mlp_hidden, c.eps, c.drop};
 }
 
 // (batch, channels, size, size) -> (batch, tokens, channels * patch * patch). A convolution whose
@@ -55,7 +49,7 @@ RevViT::RevViT(const ViTConfig& config, const WeightOptions& weights)
   WeightMaker make(weights);
   patch_embed_ = register_module("patch_embed", patch_layer(config, make));
   positions_ = make.normal(*this, "pos_embed", {1, config.tokens(), config.width});
-  stack_ = add_stack("blocks", vit_blocks(config, make));
+  stack_ = add_stack("blocks", attention_blocks(config.depth, block_shape(config), make));
   norm_ = register_module("norm", std::make_shared<NormLayer>(2 * config.width, config.eps, make));
   head_ = register_module(
       "head", std::make_shared<LinearLayer>(2 * config.width, config.image.classes, make));
@@ -76,7 +70,7 @@ PlainViT::PlainViT(const ViTConfig& config, const WeightOptions& weights)
   class_token_ = make.normal(*this, "cls_token", {1, 1, config.width});
   patch_embed_ = register_module("patch_embed", patch_layer(config, make));
   positions_ = make.normal(*this, "pos_embed", {1, config.tokens() + 1, config.width});
-  blocks_ = PlainBlocks(*this, "blocks", vit_blocks(config, make));
+  blocks_ = PlainBlocks(*this, "blocks", attention_blocks(config.depth, block_shape(config), make));
   norm_ = register_module("norm", std::make_shared<NormLayer>(config.width, config.eps, make));
   head_ = register_module("head",
                           std::make_shared<LinearLayer>(config.width, config.image.classes, make));
