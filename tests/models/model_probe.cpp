@@ -1,0 +1,76 @@
+// Runs a plain network on given weights and input, for comparison with another implementation:
+//     model_probe vit|roberta IN.safetensors OUT.safetensors key=value...
+// IN has "weight.NAME" for every parameter, "input", optionally "mask", and "cotangent". OUT gets
+// "scores" and "gradient.NAME", the gradients of sum(scores * cotangent).
+
+#include <cstdlib>
+#include <iostream>
+#include <map>
+#include <stdexcept>
+
+#include "pareprop/io/safetensors.h"
+#include "pareprop/models/roberta.h"
+#include "pareprop/models/vit.h"
+
+namespace {
+
+using namespace pareprop;
+using Settings = std::map<std::string, double>;
+
+std::shared_ptr<models::Model> make(const std::string& family, Settings& s) {
+  const models::DropRates none;
+  auto whole = [&](const char* key) { return static_cast<std::int64_t>(s.at(key)); };
+  const auto depth = static_cast<int>(s.at("depth"));
+  if (family == "vit") {
+    const models::ImageShape image{
+        .image_size = whole("image_size"), .channels = 3, .classes = whole("classes")};
+    return std::make_shared<models::PlainViT>(
+        models::ViTConfig{image, whole("patch"), whole("width"), depth, whole("heads"),
+                          whole("mlp_hidden"), s.at("eps"), none},
+        models::WeightOptions{});
+  }
+  return std::make_shared<models::PlainRoberta>(
+      models::RobertaConfig{whole("vocabulary"), whole("positions"), whole("length"),
+                            whole("width"), depth, whole("heads"), whole("mlp_hidden"), s.at("eps"),
+                            none},
+      models::WeightOptions{});
+}
+
+void run(const std::string& family, const char* in, const char* out, Settings settings) {
+  const io::SafetensorsFile file(in);
+  const auto model = make(family, settings);
+  for (auto& parameter : model->named_parameters()) {
+    const at::Tensor given = file.tensor("weight." + parameter.key());
+    if (given.sizes() != parameter.value().sizes()) {
+      throw std::runtime_error("shape of " + parameter.key());
+    }
+    parameter.value().set_data(given.clone());
+  }
+  const models::Batch batch{.input = file.tensor("input"),
+                            .target = {},
+                            .mask = file.contains("mask") ? file.tensor("mask") : at::Tensor()};
+  const at::Tensor scores = model->forward(batch);
+  scores.mul(file.tensor("cotangent")).sum().backward();
+  io::NamedTensors results{{"scores", scores.detach()}};
+  for (const auto& parameter : model->named_parameters()) {
+    results.emplace_back("gradient." + parameter.key(), parameter.value().grad());
+  }
+  io::write_safetensors(out, results);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    Settings settings;
+    for (int i = 4; i < argc; ++i) {
+      const std::string text = argv[i];
+      const auto equals = text.find('=');
+      settings[text.substr(0, equals)] = std::atof(text.substr(equals + 1).c_str());
+    }
+    run(argv[1], argv[2], argv[3], settings);
+  } catch (const std::exception& error) {
+    std::cerr << error.what() << '\n';
+    return 1;
+  }
+}
