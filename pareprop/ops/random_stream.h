@@ -17,8 +17,7 @@ class RandomStream {
  public:
   explicit RandomStream(std::uint64_t key) : key_(key) {}
 
-  // 0 with probability `drop`, else 1 / (1 - drop), in the shape and with dtype and device of
-  // `like` (or of shape `sizes`).
+  // 0 with probability `drop`, else 1 / (1 - drop).
   at::Tensor keep_mask(at::IntArrayRef sizes, double drop, const at::TensorOptions& options);
 
  private:
