@@ -168,7 +168,10 @@ Action add_verify(CLI::App& app) {
   const auto flags = std::make_shared<Flags>();
   flags->modes = every_mode();
   command->add_option("--model", flags->model, "Which one; 'pareprop models' lists them");
-  command->add_option("--depth", flags->overrides.depth, "Blocks (default: the model's)");
+  command
+      ->add_option("--depth", flags->overrides.depths,
+                   "Blocks, or those of each stage separated by commas (default: the model's)")
+      ->delimiter(',');
   command->add_option("--width", flags->overrides.width, "Channels (default: the model's)");
   command->add_option("--image-size", flags->overrides.image_size,
                       "Pixels of a side (default: the model's)");

@@ -55,8 +55,9 @@ at::TensorOptions Model::weight_options() const {
   return all.empty() ? at::TensorOptions() : all.front().options().requires_grad(false);
 }
 
-Stack Model::add_stack(const std::string& name, std::vector<Block> blocks) {
-  stacks_.push_back(register_module(name, Stack(std::move(blocks))));
+Stack Model::add_stack(torch::nn::Module& owner, const std::string& name,
+                       std::vector<Block> blocks) {
+  stacks_.push_back(owner.register_module(name, Stack(std::move(blocks))));
   return stacks_.back();
 }
 

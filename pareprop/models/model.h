@@ -57,7 +57,8 @@ class Model : public torch::nn::Module {
   at::TensorOptions weight_options() const;  // dtype and device of the weights
 
  protected:
-  Stack add_stack(const std::string& name, std::vector<Block> blocks);
+  // Registers the stack as `name` in `owner`, a part of this model or the model itself.
+  Stack add_stack(torch::nn::Module& owner, const std::string& name, std::vector<Block> blocks);
   std::shared_ptr<Pass> pass_for(const ForwardOptions& options);
 
  private:

@@ -3,28 +3,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "pareprop/models/layers.h"
 #include "pareprop/models/model.h"
+#include "pareprop/models/overrides.h"
 
 namespace pareprop::models {
-
-// Changes to a named configuration.
-struct Overrides {
-  std::optional<int> depth = std::nullopt;
-  std::optional<std::int64_t> width = std::nullopt;  // the MLP keeps its ratio
-  std::optional<std::int64_t> image_size = std::nullopt;
-  std::optional<std::int64_t> channels = std::nullopt;
-  std::optional<std::int64_t> classes = std::nullopt;
-  std::optional<std::int64_t> length = std::nullopt;      // tokens of a sequence
-  std::optional<std::int64_t> vocabulary = std::nullopt;  // of token ids
-  std::optional<double> dropout = std::nullopt;
-  std::optional<double> drop_path = std::nullopt;
-  bool plain = false;  // the ordinary network instead of the reversible one
-};
 
 // A named configuration of a family.
 using ModelFactory =

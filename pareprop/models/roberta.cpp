@@ -148,7 +148,7 @@ RevRoberta::RevRoberta(const RobertaConfig& config, const WeightOptions& weights
     : RevRoberta(config, WeightMaker(weights)) {}
 
 RevRoberta::RevRoberta(const RobertaConfig& config, WeightMaker make) : RobertaBase(config, make) {
-  stack_ = add_stack("blocks", attention_blocks(config.depth, block_shape(config), make));
+  stack_ = add_stack(*this, "blocks", attention_blocks(config.depth, block_shape(config), make));
   add_head(2 * config.width, make);
 }
 

@@ -16,11 +16,10 @@ RobertaConfig with(RobertaConfig config, const Overrides& change) {
     config.mlp_hidden = config.mlp_hidden * *change.width / config.width;
     config.width = *change.width;
   }
-  config.depth = change.depth.value_or(config.depth);
+  config.depth = changed_depths("roberta", {config.depth}, change).front();
   config.length = change.length.value_or(config.length);
   config.vocabulary = change.vocabulary.value_or(config.vocabulary);
-  config.drop.dropout = change.dropout.value_or(config.drop.dropout);
-  config.drop.drop_path = change.drop_path.value_or(config.drop.drop_path);
+  config.drop = changed_drop(config.drop, change);
   return config;
 }
 

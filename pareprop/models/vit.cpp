@@ -49,7 +49,7 @@ RevViT::RevViT(const ViTConfig& config, const WeightOptions& weights)
   WeightMaker make(weights);
   patch_embed_ = register_module("patch_embed", patch_layer(config, make));
   positions_ = make.normal(*this, "pos_embed", {1, config.tokens(), config.width});
-  stack_ = add_stack("blocks", attention_blocks(config.depth, block_shape(config), make));
+  stack_ = add_stack(*this, "blocks", attention_blocks(config.depth, block_shape(config), make));
   norm_ = register_module("norm", std::make_shared<NormLayer>(2 * config.width, config.eps, make));
   head_ = register_module(
       "head", std::make_shared<LinearLayer>(2 * config.width, config.image.classes, make));

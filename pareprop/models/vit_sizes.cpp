@@ -1,7 +1,5 @@
 // The sizes of ViT by name.
 
-#include <stdexcept>
-
 #include "pareprop/models/registry.h"
 #include "pareprop/models/vit.h"
 
@@ -14,19 +12,13 @@ ViTConfig size(std::int64_t patch, std::int64_t width, int depth, std::int64_t h
 }
 
 ViTConfig with(ViTConfig config, const Overrides& change) {
-  if (change.length || change.vocabulary) {
-    throw std::invalid_argument("vit: sequence length and vocabulary are of text models");
-  }
   if (change.width) {
     config.mlp_hidden = config.mlp_hidden * *change.width / config.width;
     config.width = *change.width;
   }
-  config.depth = change.depth.value_or(config.depth);
-  config.image.image_size = change.image_size.value_or(config.image.image_size);
-  config.image.channels = change.channels.value_or(config.image.channels);
-  config.image.classes = change.classes.value_or(config.image.classes);
-  config.drop.dropout = change.dropout.value_or(config.drop.dropout);
-  config.drop.drop_path = change.drop_path.value_or(config.drop.drop_path);
+  config.depth = changed_depths("vit", {config.depth}, change).front();
+  config.image = changed_image("vit", config.image, change);
+  config.drop = changed_drop(config.drop, change);
   return config;
 }
 

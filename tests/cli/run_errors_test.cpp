@@ -81,7 +81,7 @@ class CountingModel : public models::Model {
       return pareprop::linear(x, weight_).tanh();
     };
     const Block block{Branch(counting, {weight_}), Branch(right, {weight_})};
-    stack_ = add_stack("blocks", {block, block, block});
+    stack_ = add_stack(*this, "blocks", {block, block, block});
   }
 
   at::Tensor forward(const models::Batch& batch, const models::ForwardOptions& options) override {

@@ -9,7 +9,7 @@
 namespace pareprop::models {
 namespace {
 
-const Overrides kSmall{.depth = 3, .width = 48, .length = 24, .vocabulary = 101};
+const Overrides kSmall{.depths = {3}, .width = 48, .length = 24, .vocabulary = 101};
 
 TEST(Roberta, SizesHaveTheirPublishedParameters) {
   const struct {

@@ -68,7 +68,7 @@ TEST(ViT, WeightsDependOnTheSeedOnly) {
 
 TEST(ViT, OverridesChangeTheNetwork) {
   const auto model =
-      make_model("vit_tiny", {.depth = 3, .width = 96, .image_size = 64, .classes = 7});
+      make_model("vit_tiny", {.depths = {3}, .width = 96, .image_size = 64, .classes = 7});
   EXPECT_EQ(model->stacks().front()->depth(), 3);
   EXPECT_EQ(model->tokens(), 16);
   EXPECT_EQ(model->named_parameters()["blocks.2.g.fc1.weight"].sizes(), (at::IntArrayRef{384, 96}));
@@ -78,7 +78,7 @@ TEST(ViT, OverridesChangeTheNetwork) {
 TEST(ViT, BadConfigurationsAreRefused) {
   EXPECT_THROW(make_model("vit_tiny", {.image_size = 100}), std::invalid_argument);
   EXPECT_THROW(make_model("vit_tiny", {.width = 100}), std::invalid_argument);
-  EXPECT_THROW(make_model("vit_tiny", {.depth = -1}), std::invalid_argument);
+  EXPECT_THROW(make_model("vit_tiny", {.depths = {-1}}), std::invalid_argument);
   EXPECT_THROW(make_model("vit_tiny", {.classes = 0}), std::invalid_argument);
   EXPECT_THROW(make_model("vit_tiny", {.length = 128}), std::invalid_argument);
   EXPECT_THROW(make_model("vit_teeny"), std::invalid_argument);

@@ -8,7 +8,7 @@ namespace pareprop {
 namespace {
 
 std::shared_ptr<models::Model> small(const std::string& family, int depth, Precision precision) {
-  models::Overrides overrides{.depth = depth, .width = 48, .dropout = 0.1, .drop_path = 0.2};
+  models::Overrides overrides{.depths = {depth}, .width = 48, .dropout = 0.1, .drop_path = 0.2};
   if (family == "roberta_base") {
     overrides.length = 20;
     overrides.vocabulary = 97;
@@ -56,7 +56,7 @@ class Forgetful : public models::Model {
     const Branch fine(
         [w = weight_](const at::Tensor& x, const BranchCall&) { return x.mul(w).tanh(); },
         {weight_});
-    stack_ = add_stack("blocks", {{broken, fine}, {fine, fine}});
+    stack_ = add_stack(*this, "blocks", {{broken, fine}, {fine, fine}});
   }
   at::Tensor forward(const models::Batch& batch, const models::ForwardOptions& options) override {
     const CallOptions call{.pass = pass_for(options)};

@@ -1,0 +1,43 @@
+#include "pareprop/models/overrides.h"
+
+#include <stdexcept>
+
+namespace pareprop::models {
+
+std::vector<int> changed_depths(const std::string& family, std::vector<int> depths,
+                                const Overrides& change) {
+  const std::size_t given = change.depths.size();
+  if (given > 1 && given != depths.size()) {
+    throw std::invalid_argument(family + ": got " + std::to_string(given) +
+                                " depths, expected one, or one for each of " +
+                                std::to_string(depths.size()) + " stages");
+  }
+  for (std::size_t i = 0; given > 0 && i < depths.size(); ++i) {
+    depths[i] = change.depths[given == 1 ? 0 : i];
+  }
+  for (const int depth : depths) {
+    if (depth < 0) {
+      throw std::invalid_argument(family + ": expected a depth of 0 or more, got " +
+                                  std::to_string(depth));
+    }
+  }
+  return depths;
+}
+
+ImageShape changed_image(const std::string& family, ImageShape image, const Overrides& change) {
+  if (change.length || change.vocabulary) {
+    throw std::invalid_argument(family + ": sequence length and vocabulary are of text models");
+  }
+  image.image_size = change.image_size.value_or(image.image_size);
+  image.channels = change.channels.value_or(image.channels);
+  image.classes = change.classes.value_or(image.classes);
+  return image;
+}
+
+DropRates changed_drop(DropRates drop, const Overrides& change) {
+  drop.dropout = change.dropout.value_or(drop.dropout);
+  drop.drop_path = change.drop_path.value_or(drop.drop_path);
+  return drop;
+}
+
+}  // namespace pareprop::models

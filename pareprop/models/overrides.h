@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "pareprop/models/image_model.h"
+#include "pareprop/models/layers.h"
+
+namespace pareprop::models {
+
+// Changes to a named configuration.
+struct Overrides {
+  // Blocks of each stage; one number is that of every stage. Empty: as the model has them.
+  std::vector<int> depths = {};
+  std::optional<std::int64_t> width = std::nullopt;  // the MLP keeps its ratio
+  std::optional<std::int64_t> image_size = std::nullopt;
+  std::optional<std::int64_t> channels = std::nullopt;
+  std::optional<std::int64_t> classes = std::nullopt;
+  std::optional<std::int64_t> length = std::nullopt;      // tokens of a sequence
+  std::optional<std::int64_t> vocabulary = std::nullopt;  // of token ids
+  std::optional<double> dropout = std::nullopt;
+  std::optional<double> drop_path = std::nullopt;
+  bool plain = false;  // the ordinary network instead of the reversible one
+};
+
+// What the families share in applying overrides. All throw std::invalid_argument, naming `family`,
+// for an override that the family does not have or that does not fit.
+std::vector<int> changed_depths(const std::string& family, std::vector<int> depths,
+                                const Overrides& change);
+ImageShape changed_image(const std::string& family, ImageShape image, const Overrides& change);
+DropRates changed_drop(DropRates drop, const Overrides& change);
+
+}  // namespace pareprop::models
