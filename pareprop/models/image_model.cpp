@@ -11,6 +11,13 @@
 
 namespace pareprop::models {
 
+at::Tensor patches(const at::Tensor& images, std::int64_t patch) {
+  const auto batch = images.size(0), channels = images.size(1), side = images.size(2) / patch;
+  return images.view({batch, channels, side, patch, side, patch})
+      .permute({0, 2, 4, 1, 3, 5})
+      .reshape({batch, side * side, channels * patch * patch});
+}
+
 Batch ImageModel::example(std::int64_t batch, std::uint64_t seed) const {
   const auto options = weight_options();
   const auto generator = at::detail::createCPUGenerator(seed);

@@ -12,6 +12,11 @@ struct ImageShape {
   std::int64_t classes = 1000;
 };
 
+// (batch, channels, size, size) -> (batch, tokens, channels * patch * patch), row by row. A
+// convolution whose stride is its kernel is a linear layer on these. REQUIRES: contiguous images
+// whose size is a multiple of the patch's.
+at::Tensor patches(const at::Tensor& images, std::int64_t patch);
+
 // A network that gives an image the scores of its classes.
 class ImageModel : public Model {
  public:

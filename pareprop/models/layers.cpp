@@ -42,9 +42,26 @@ at::Tensor WeightMaker::constant(torch::nn::Module& module, const std::string& n
              at::full(sizes, value, at::TensorOptions(options_.dtype).device(options_.device)));
 }
 
-LinearLayer::LinearLayer(std::int64_t in, std::int64_t out, WeightMaker& make)
-    : weight(make.normal(*this, "weight", {out, in})),
-      bias(make.constant(*this, "bias", {out}, 0.0)) {}
+void ModuleWithConstants::follow_weights() {
+  place_constants(parameters().front().options().requires_grad(false));
+}
+void ModuleWithConstants::to(at::Device device, at::ScalarType dtype, bool non_blocking) {
+  Module::to(device, dtype, non_blocking);
+  follow_weights();
+}
+void ModuleWithConstants::to(at::ScalarType dtype, bool non_blocking) {
+  Module::to(dtype, non_blocking);
+  follow_weights();
+}
+void ModuleWithConstants::to(at::Device device, bool non_blocking) {
+  Module::to(device, non_blocking);
+  follow_weights();
+}
+
+LinearLayer::LinearLayer(std::int64_t in, std::int64_t out, WeightMaker& make, bool with_bias)
+    : weight(make.normal(*this, "weight", {out, in})) {
+  if (with_bias) bias = make.constant(*this, "bias", {out}, 0.0);
+}
 
 at::Tensor LinearLayer::forward(const at::Tensor& x, bool output_needed) {
   return linear(x, weight, bias, output_needed);
@@ -57,13 +74,40 @@ NormLayer::NormLayer(std::int64_t width, double eps, WeightMaker& make)
 
 at::Tensor NormLayer::forward(const at::Tensor& x) { return layer_norm(x, weight, bias, eps_); }
 
-namespace {
-
-at::Tensor finish(const torch::nn::Module& module, const DropRates& drop, const at::Tensor& y) {
-  return module.is_training() ? drop_path(dropout(y, drop.dropout), drop.drop_path) : y;
+DropRates drop_of_block(DropRates drop, int block, int blocks) {
+  if (blocks > 1) drop.drop_path *= static_cast<double>(block) / (blocks - 1);
+  return drop;
 }
 
-}  // namespace
+at::Tensor drop_output(const torch::nn::Module& branch, const DropRates& drop,
+                       const at::Tensor& y) {
+  return branch.is_training() ? drop_path(dropout(y, drop.dropout), drop.drop_path) : y;
+}
+
+at::Tensor attend(const at::Tensor& qkv, std::int64_t heads, const at::Tensor& bias,
+                  const at::Tensor& mask, double dropout) {
+  const auto batch = qkv.size(0), tokens = qkv.size(1), width = qkv.size(2) / 3;
+  const auto head = width / heads;
+  const auto parts = qkv.view({batch, tokens, 3, heads, head})
+                         .permute({2, 0, 3, 1, 4})  // (3, batch, heads, tokens, head)
+                         .unbind(0);
+  const double scale = 1.0 / std::sqrt(static_cast<double>(head));
+  at::Tensor scores = at::matmul(parts[0].mul(scale), parts[1].transpose(-1, -2));
+  // One sum with the scores, which are many more than their bias and mask.
+  const at::Tensor extra = bias.defined() && mask.defined() ? mask.add(bias)
+                           : bias.defined()                 ? bias
+                                                            : mask;
+  if (extra.defined()) {
+    const auto groups = extra.dim() == 4 ? extra.size(0) : 1;
+    scores = scores.view({batch / groups, groups, heads, tokens, tokens})
+                 .add(extra)
+                 .view({batch, heads, tokens, tokens});
+  }
+  const at::Tensor p = pareprop::dropout(at::softmax(scores, -1), dropout);
+  return at::matmul(p.to(parts[2].scalar_type()), parts[2])
+      .transpose(1, 2)
+      .reshape({batch, tokens, width});
+}
 
 SelfAttention::SelfAttention(std::int64_t width, std::int64_t heads, double eps, DropRates drop,
                              WeightMaker& make)
@@ -74,20 +118,10 @@ SelfAttention::SelfAttention(std::int64_t width, std::int64_t heads, double eps,
       proj_(register_module("proj", std::make_shared<LinearLayer>(width, width, make))) {}
 
 at::Tensor SelfAttention::forward(const at::Tensor& x, const BranchCall& call) {
-  const auto batch = x.size(0), tokens = x.size(1), width = x.size(2), head = width / heads_;
-  const auto qkv = qkv_->forward(norm_->forward(x))
-                       .view({batch, tokens, 3, heads_, head})
-                       .permute({2, 0, 3, 1, 4})  // (3, batch, heads, tokens, head)
-                       .unbind(0);
-  const double scale = 1.0 / std::sqrt(static_cast<double>(head));
-  at::Tensor scores = at::matmul(qkv[0].mul(scale), qkv[1].transpose(-1, -2));
-  if (!call.extras.empty() && call.extras[0].defined()) scores = scores.add(call.extras[0]);
-  at::Tensor p = at::softmax(scores, -1);
-  if (is_training()) p = dropout(p, drop_.dropout);
-  const at::Tensor mixed = at::matmul(p.to(qkv[2].scalar_type()), qkv[2])
-                               .transpose(1, 2)
-                               .reshape({batch, tokens, width});
-  return finish(*this, drop_, proj_->forward(mixed, call.output_needed));
+  const at::Tensor mask = call.extras.empty() ? at::Tensor() : call.extras[0];
+  const at::Tensor mixed = attend(qkv_->forward(norm_->forward(x)), heads_, {}, mask,
+                                  is_training() ? drop_.dropout : 0.0);
+  return drop_output(*this, drop_, proj_->forward(mixed, call.output_needed));
 }
 
 Mlp::Mlp(std::int64_t width, std::int64_t hidden, double eps, DropRates drop, WeightMaker& make)
@@ -98,14 +132,13 @@ Mlp::Mlp(std::int64_t width, std::int64_t hidden, double eps, DropRates drop, We
 
 at::Tensor Mlp::forward(const at::Tensor& x, const BranchCall& call) {
   const at::Tensor hidden = at::gelu(fc1_->forward(norm_->forward(x)));
-  return finish(*this, drop_, fc2_->forward(hidden, call.output_needed));
+  return drop_output(*this, drop_, fc2_->forward(hidden, call.output_needed));
 }
 
 std::vector<Block> attention_blocks(int depth, const BlockShape& shape, WeightMaker& make) {
   std::vector<Block> blocks;
   for (int i = 0; i < depth; ++i) {
-    DropRates drop = shape.drop;
-    if (depth > 1) drop.drop_path *= static_cast<double>(i) / (depth - 1);
+    const DropRates drop = drop_of_block(shape.drop, i, depth);
     blocks.push_back(
         {std::make_shared<SelfAttention>(shape.width, shape.heads, shape.eps, drop, make),
          std::make_shared<Mlp>(shape.width, shape.mlp_hidden, shape.eps, drop, make)});

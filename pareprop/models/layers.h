@@ -38,10 +38,23 @@ class WeightMaker {
   std::uint64_t made_ = 0;
 };
 
-// weight (out, in) and bias (out).
+// A module with tensors that follow from its configuration. They move with its weights, and are no
+// buffers, as those are saved with a model.
+class ModuleWithConstants : public torch::nn::Module {
+ public:
+  void to(at::Device device, at::ScalarType dtype, bool non_blocking = false) override;
+  void to(at::ScalarType dtype, bool non_blocking = false) override;
+  void to(at::Device device, bool non_blocking = false) override;
+
+ private:
+  virtual void place_constants(const at::TensorOptions& weights) = 0;
+  void follow_weights();
+};
+
+// weight (out, in) and, where asked for, bias (out).
 class LinearLayer : public torch::nn::Module {
  public:
-  LinearLayer(std::int64_t in, std::int64_t out, WeightMaker& make);
+  LinearLayer(std::int64_t in, std::int64_t out, WeightMaker& make, bool with_bias = true);
   at::Tensor forward(const at::Tensor& x, bool output_needed = true);
 
   at::Tensor weight, bias;
@@ -64,8 +77,21 @@ struct DropRates {
   double drop_path = 0.0;  // of whole branches, per sample
 };
 
+// The rates of one block: drop_path grows linearly from 0 to that of `drop` over the blocks of a
+// network.
+DropRates drop_of_block(DropRates drop, int block, int blocks);
+
+// What every branch ends with: dropout and drop-path of its output, while `branch` trains.
+at::Tensor drop_output(const torch::nn::Module& branch, const DropRates& drop, const at::Tensor& y);
+
+// Multi-head attention within each sequence of qkv (batch, tokens, 3 * width). bias (heads, tokens,
+// tokens) and mask are added to the scores where defined; mask is (groups, heads or 1, tokens or 1,
+// tokens), and sequence i takes group i modulo groups. dropout is that of the probabilities.
+at::Tensor attend(const at::Tensor& qkv, std::int64_t heads, const at::Tensor& bias,
+                  const at::Tensor& mask, double dropout);
+
 // F of ViT and RoBERTa: norm, multi-head self-attention over all tokens, projection. x is (batch,
-// tokens, width); extras[0], where defined, is added to the scores (batch, heads, tokens, tokens).
+// tokens, width); extras[0], where defined, is the mask of attend().
 class SelfAttention : public torch::nn::Module {
  public:
   static constexpr bool skips_output = true;

@@ -19,7 +19,8 @@ at::Tensor PlainBlock::forward(const at::Tensor& x, const BranchCall& call) {
 }
 
 PlainBlocks::PlainBlocks(torch::nn::Module& owner, const std::string& name,
-                         std::vector<Block> blocks) {
+                         std::vector<Block> blocks, std::uint64_t first)
+    : first_(first) {
   const auto list = owner.register_module(name, std::make_shared<torch::nn::Module>("PlainBlocks"));
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     blocks_.push_back(list->register_module(
@@ -31,7 +32,7 @@ PlainBlocks::PlainBlocks(torch::nn::Module& owner, const std::string& name,
 at::Tensor PlainBlocks::forward(at::Tensor x, const std::vector<at::Tensor>& extras,
                                 const Pass& pass) const {
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
-    const std::uint64_t key = random_key({pass.seed(), pass.step(), i});
+    const std::uint64_t key = random_key({pass.seed(), pass.step(), first_ + i});
     if (mode_ == Mode::checkpoint) {
       x = checkpoint(Branch(blocks_[i]), x,
                      {.extras = extras, .random_key = key, .precision = precision_});

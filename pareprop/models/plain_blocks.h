@@ -3,7 +3,9 @@
 #include <ATen/core/Tensor.h>
 #include <torch/nn/module.h>
 
+#include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "pareprop/reversible/branch.h"
@@ -27,7 +29,9 @@ class PlainBlocks {
  public:
   PlainBlocks() = default;
   // Registers the blocks in `owner`, with the parameter names of a stack: name.0.f.norm.weight, ...
-  PlainBlocks(torch::nn::Module& owner, const std::string& name, std::vector<Block> blocks);
+  // `first` is the number of the first one in the network, for randomness of its own.
+  PlainBlocks(torch::nn::Module& owner, const std::string& name, std::vector<Block> blocks,
+              std::uint64_t first = 0);
 
   at::Tensor forward(at::Tensor x, const std::vector<at::Tensor>& extras, const Pass& pass) const;
 
@@ -37,6 +41,7 @@ class PlainBlocks {
 
  private:
   std::vector<std::shared_ptr<PlainBlock>> blocks_;
+  std::uint64_t first_ = 0;
   Mode mode_ = Mode::stored;
   Precision precision_ = Precision::fp32;
 };

@@ -12,15 +12,6 @@ BlockShape block_shape(const ViTConfig& c) {
   return {c.width, c.heads, c.mlp_hidden, c.eps, c.drop};
 }
 
-// (batch, channels, size, size) -> (batch, tokens, channels * patch * patch). A convolution whose
-// stride is its kernel is a linear layer on these.
-at::Tensor patches(const at::Tensor& images, std::int64_t p) {
-  const auto batch = images.size(0), channels = images.size(1), side = images.size(2) / p;
-  return images.view({batch, channels, side, p, side, p})
-      .permute({0, 2, 4, 1, 3, 5})
-      .reshape({batch, side * side, channels * p * p});
-}
-
 std::shared_ptr<LinearLayer> patch_layer(const ViTConfig& c, WeightMaker& make) {
   return std::make_shared<LinearLayer>(c.image.channels * c.patch * c.patch, c.width, make);
 }

@@ -1,5 +1,5 @@
 // Runs a plain network on given weights and input, for comparison with another implementation:
-//     model_probe vit|roberta IN.safetensors OUT.safetensors key=value...
+//     model_probe vit|swin|roberta IN.safetensors OUT.safetensors key=value...
 // IN has "weight.NAME" for every parameter, "input", optionally "mask", and "cotangent". OUT gets
 // "scores" and "gradient.NAME", the gradients of sum(scores * cotangent).
 
@@ -10,6 +10,7 @@
 
 #include "pareprop/io/safetensors.h"
 #include "pareprop/models/roberta.h"
+#include "pareprop/models/swin.h"
 #include "pareprop/models/vit.h"
 
 namespace {
@@ -19,13 +20,24 @@ using Settings = std::map<std::string, double>;
 
 std::shared_ptr<models::Model> make(const std::string& family, Settings& s) {
   const models::DropRates none;
-  auto whole = [&](const char* key) { return static_cast<std::int64_t>(s.at(key)); };
+  auto whole = [&](const std::string& key) { return static_cast<std::int64_t>(s.at(key)); };
+  auto image = [&] {
+    return models::ImageShape{
+        .image_size = whole("image_size"), .channels = 3, .classes = whole("classes")};
+  };
+  if (family == "swin") {  // depth0, heads0, depth1, ...
+    models::SwinConfig config{image(),         whole("patch"),    whole("width"), {},  {},
+                              whole("window"), s.at("mlp_ratio"), s.at("eps"),    none};
+    for (int i = 0; s.count("depth" + std::to_string(i)) > 0; ++i) {
+      config.depths.push_back(static_cast<int>(s.at("depth" + std::to_string(i))));
+      config.heads.push_back(whole("heads" + std::to_string(i)));
+    }
+    return std::make_shared<models::PlainSwin>(config, models::WeightOptions{});
+  }
   const auto depth = static_cast<int>(s.at("depth"));
   if (family == "vit") {
-    const models::ImageShape image{
-        .image_size = whole("image_size"), .channels = 3, .classes = whole("classes")};
     return std::make_shared<models::PlainViT>(
-        models::ViTConfig{image, whole("patch"), whole("width"), depth, whole("heads"),
+        models::ViTConfig{image(), whole("patch"), whole("width"), depth, whole("heads"),
                           whole("mlp_hidden"), s.at("eps"), none},
         models::WeightOptions{});
   }

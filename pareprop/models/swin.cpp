@@ -1,0 +1,178 @@
+#include "pareprop/models/swin.h"
+
+#include <ATen/ops/cat.h>
+#include <ATen/ops/gelu.h>
+
+#include <numeric>
+#include <stdexcept>
+#include <string>
+
+#include "pareprop/memory/meter.h"
+
+namespace pareprop::models {
+
+std::int64_t SwinConfig::side(std::size_t stage) const {
+  std::int64_t side = image.image_size / patch;
+  for (std::size_t i = 0; i < stage; ++i) side = (side + 1) / 2;
+  return side;
+}
+
+void check(const SwinConfig& c) {
+  auto fail = [](const std::string& text) { throw std::invalid_argument("swin: " + text); };
+  const auto text = [](std::int64_t n) { return std::to_string(n); };
+  const std::int64_t size = c.image.image_size;
+  if (c.depths.empty() || c.heads.size() != c.depths.size()) {
+    fail("expected depth and heads of each stage, got " + std::to_string(c.depths.size()) +
+         " depths and " + std::to_string(c.heads.size()) + " numbers of heads");
+  }
+  if (size <= 0 || c.patch <= 0 || size % c.patch != 0) {
+    fail("image size " + text(size) + " is not a multiple of the patch size " + text(c.patch));
+  }
+  for (std::size_t stage = 0; stage < c.stages(); ++stage) {
+    const std::string where = "stage " + std::to_string(stage) + ": ";
+    if (c.depths[stage] < 0) {
+      fail(where + "expected a depth of 0 or more, got " + text(c.depths[stage]));
+    }
+    const auto width = c.width_of(stage), heads = c.heads[stage];
+    if (width <= 0 || heads <= 0 || width % heads != 0) {
+      fail(where + "width " + text(width) + " is not a multiple of " + text(heads) + " heads");
+    }
+  }
+  if (c.window <= 0) fail("expected a window of 1 or more, got " + text(c.window));
+  if (c.image.channels <= 0 || c.image.classes <= 0 || !(c.mlp_ratio > 0)) {
+    fail("channels, classes and MLP ratio must be positive");
+  }
+}
+
+PatchMerging::PatchMerging(std::int64_t width, std::int64_t side, double eps, WeightMaker& make)
+    : norm_(register_module("norm", std::make_shared<NormLayer>(4 * width, eps, make))),
+      reduction_(register_module(
+          "reduction", std::make_shared<LinearLayer>(4 * width, 2 * width, make, false))) {
+  memory::TagScope tag(memory::Tag::parameters);
+  neighbours_ = window_map({.side = side, .size = 2}, /*by_columns=*/true);
+  place_constants(norm_->weight.options());
+}
+
+void PatchMerging::place_constants(const at::TensorOptions& weights) {
+  neighbours_ = neighbours_.to(weights.device());
+}
+
+at::Tensor PatchMerging::forward(const at::Tensor& x) {
+  const at::Tensor groups = rearrange_tokens(x, neighbours_)
+                                .view({x.size(0), neighbours_.source.size(0) / 4, 4 * x.size(2)});
+  return reduction_->forward(norm_->forward(groups));
+}
+
+SwinBase::SwinBase(const SwinConfig& config, WeightMaker& make)
+    : ImageModel(config.image), config_(config) {
+  check(config);
+  const auto pixels = config.image.channels * config.patch * config.patch;
+  patch_embed_ =
+      register_module("patch_embed", std::make_shared<LinearLayer>(pixels, config.width, make));
+  patch_norm_ =
+      register_module("patch_norm", std::make_shared<NormLayer>(config.width, config.eps, make));
+  stages_ = register_module("stages", std::make_shared<torch::nn::Module>("SwinStages"));
+}
+
+torch::nn::Module& SwinBase::add_stage() {
+  const auto number = stages_->children().size();
+  return *stages_->register_module(std::to_string(number),
+                                   std::make_shared<torch::nn::Module>("SwinStage"));
+}
+
+int SwinBase::first_block(std::size_t stage) const {
+  const auto begin = config_.depths.begin();
+  return std::accumulate(begin, begin + static_cast<std::ptrdiff_t>(stage), 0);
+}
+
+std::vector<Block> SwinBase::blocks_of(std::size_t stage, WeightMaker& make) const {
+  const auto width = config_.width_of(stage);
+  const auto hidden = static_cast<std::int64_t>(config_.mlp_ratio * static_cast<double>(width));
+  return window_blocks({.block = {width, config_.heads[stage], hidden, config_.eps, config_.drop},
+                        .side = config_.side(stage),
+                        .window = config_.window,
+                        .depth = config_.depths[stage],
+                        .first_block = first_block(stage),
+                        .all_blocks = first_block(config_.stages())},
+                       make);
+}
+
+void SwinBase::add_merging(torch::nn::Module& stage, WeightMaker& make) {
+  const auto number = mergings_.size();
+  mergings_.push_back(stage.register_module(
+      "downsample", std::make_shared<PatchMerging>(config_.width_of(number), config_.side(number),
+                                                   config_.eps, make)));
+}
+
+void SwinBase::add_head(std::int64_t features, WeightMaker& make) {
+  norm_ = register_module("norm", std::make_shared<NormLayer>(features, config_.eps, make));
+  head_ =
+      register_module("head", std::make_shared<LinearLayer>(features, config_.image.classes, make));
+}
+
+at::Tensor SwinBase::forward(const Batch& batch, const ForwardOptions& options) {
+  const auto pass = pass_for(options);
+  at::Tensor x = patch_norm_->forward(patch_embed_->forward(patches(images(batch), config_.patch)));
+  for (std::size_t stage = 0; stage < config_.stages(); ++stage) {
+    x = run_stage(stage, x, options, pass);
+    if (!is_last(stage)) x = mergings_[stage]->forward(x);
+  }
+  return head_->forward(norm_->forward(x).mean(1));
+}
+
+StreamFusion::StreamFusion(std::int64_t width, WeightMaker& make)
+    : fc1_(register_module("fc1", std::make_shared<LinearLayer>(2 * width, 2 * width, make))),
+      fc2_(register_module("fc2", std::make_shared<LinearLayer>(2 * width, width, make))) {}
+
+at::Tensor StreamFusion::forward(const at::Tensor& streams) {
+  return fc2_->forward(at::gelu(fc1_->forward(streams)));
+}
+
+RevSwin::RevSwin(const SwinConfig& config, const WeightOptions& weights)
+    : RevSwin(config, WeightMaker(weights)) {}
+
+RevSwin::RevSwin(const SwinConfig& config, WeightMaker make) : SwinBase(config, make) {
+  for (std::size_t i = 0; i < config.stages(); ++i) {
+    torch::nn::Module& stage = add_stage();
+    add_stack(stage, "blocks", blocks_of(i, make));
+    if (is_last(i)) continue;
+    fusions_.push_back(
+        stage.register_module("fusion", std::make_shared<StreamFusion>(config.width_of(i), make)));
+    add_merging(stage, make);
+  }
+  add_head(2 * config.width_of(config.stages() - 1), make);
+}
+
+at::Tensor RevSwin::run_stage(std::size_t stage, const at::Tensor& x, const ForwardOptions& options,
+                              const std::shared_ptr<Pass>& pass) {
+  Stack stack = stacks()[stage];
+  const CallOptions call{.extras = {}, .pass = pass};
+  const auto [y1, y2] =
+      options.reference ? stack->reference(x, x, call) : stack->forward(x, x, call);
+  const at::Tensor streams = at::cat({y1, y2}, -1);
+  return is_last(stage) ? streams : fusions_[stage]->forward(streams);
+}
+
+PlainSwin::PlainSwin(const SwinConfig& config, const WeightOptions& weights)
+    : PlainSwin(config, WeightMaker(weights)) {}
+
+PlainSwin::PlainSwin(const SwinConfig& config, WeightMaker make) : SwinBase(config, make) {
+  for (std::size_t i = 0; i < config.stages(); ++i) {
+    torch::nn::Module& stage = add_stage();
+    const auto first = static_cast<std::uint64_t>(first_block(i));
+    blocks_.emplace_back(stage, "blocks", blocks_of(i, make), first);
+    if (!is_last(i)) add_merging(stage, make);
+  }
+  add_head(config.width_of(config.stages() - 1), make);
+}
+
+at::Tensor PlainSwin::run_stage(std::size_t stage, const at::Tensor& x, const ForwardOptions&,
+                                const std::shared_ptr<Pass>& pass) {
+  return blocks_[stage].forward(x, {}, *pass);
+}
+
+void PlainSwin::set_stack_options(StackOptions options) {
+  for (PlainBlocks& blocks : blocks_) blocks.set_options(options);
+}
+
+}  // namespace pareprop::models
