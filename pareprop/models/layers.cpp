@@ -21,6 +21,10 @@ at::Tensor WeightMaker::add(torch::nn::Module& module, const std::string& name, 
   return module.register_parameter(name, std::move(value));
 }
 
+at::Generator WeightMaker::generator() const {
+  return at::detail::createCPUGenerator(random_key({options_.seed, made_}));
+}
+
 at::Tensor WeightMaker::normal(torch::nn::Module& module, const std::string& name,
                                at::IntArrayRef sizes) {
   memory::TagScope tag(memory::Tag::parameters);
@@ -28,9 +32,21 @@ at::Tensor WeightMaker::normal(torch::nn::Module& module, const std::string& nam
   if (options_.device != at::kMeta) {
     // Uniform between the cut-offs' probabilities, through the inverse of the normal distribution.
     constexpr double kStd = 0.02, kCut = 0.9544997361036416;  // erf(2 / sqrt(2))
-    auto generator = at::detail::createCPUGenerator(random_key({options_.seed, made_}));
     at::Tensor drawn = at::empty(sizes, at::TensorOptions(options_.dtype));
-    value.copy_(drawn.uniform_(-kCut, kCut, generator).erfinv_().mul_(kStd * std::sqrt(2.0)));
+    value.copy_(drawn.uniform_(-kCut, kCut, generator()).erfinv_().mul_(kStd * std::sqrt(2.0)));
+  }
+  return add(module, name, value);
+}
+
+at::Tensor WeightMaker::uniform(torch::nn::Module& module, const std::string& name,
+                                at::IntArrayRef sizes) {
+  memory::TagScope tag(memory::Tag::parameters);
+  at::Tensor value = at::empty(sizes, at::TensorOptions(options_.dtype).device(options_.device));
+  if (options_.device != at::kMeta) {
+    const double inputs = static_cast<double>(value.numel()) / static_cast<double>(sizes[0]);
+    const double bound = 1.0 / std::sqrt(inputs);
+    at::Tensor drawn = at::empty(sizes, at::TensorOptions(options_.dtype));
+    value.copy_(drawn.uniform_(-bound, bound, generator()));
   }
   return add(module, name, value);
 }

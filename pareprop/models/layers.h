@@ -28,11 +28,14 @@ class WeightMaker {
 
   // Normal with standard deviation 0.02, cut off at two of them.
   at::Tensor normal(torch::nn::Module& module, const std::string& name, at::IntArrayRef sizes);
+  // Uniform within +-1 / sqrt(inputs of an output), as torch makes the weights of convolutions.
+  at::Tensor uniform(torch::nn::Module& module, const std::string& name, at::IntArrayRef sizes);
   at::Tensor constant(torch::nn::Module& module, const std::string& name, at::IntArrayRef sizes,
                       double value);
 
  private:
   at::Tensor add(torch::nn::Module& module, const std::string& name, at::Tensor value);
+  at::Generator generator() const;
 
   WeightOptions options_;
   std::uint64_t made_ = 0;

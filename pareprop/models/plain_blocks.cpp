@@ -18,14 +18,41 @@ at::Tensor PlainBlock::forward(const at::Tensor& x, const BranchCall& call) {
   return h.add(g_(h, {call.extras}));
 }
 
+at::Tensor run_plain(const Branch& module, const at::Tensor& x,
+                     const std::vector<at::Tensor>& extras, std::uint64_t key, Mode mode,
+                     Precision precision) {
+  if (mode == Mode::checkpoint) {
+    return checkpoint(module, x, {.extras = extras, .random_key = key, .precision = precision});
+  }
+  RandomStream random(key);
+  RandomScope random_scope(random);
+  const auto device = x.device().type();
+  AutocastScope autocast_scope(device, AutocastState::of_this_thread(device, precision));
+  return module(x, {extras});
+}
+
+namespace {
+
+std::vector<Branch> residual(std::vector<Block> blocks) {
+  std::vector<Branch> whole;
+  for (Block& block : blocks) {
+    whole.emplace_back(std::make_shared<PlainBlock>(std::move(block.f), std::move(block.g)));
+  }
+  return whole;
+}
+
+}  // namespace
+
 PlainBlocks::PlainBlocks(torch::nn::Module& owner, const std::string& name,
                          std::vector<Block> blocks, std::uint64_t first)
-    : first_(first) {
+    : PlainBlocks(owner, name, residual(std::move(blocks)), first) {}
+
+PlainBlocks::PlainBlocks(torch::nn::Module& owner, const std::string& name,
+                         std::vector<Branch> blocks, std::uint64_t first)
+    : blocks_(std::move(blocks)), first_(first) {
   const auto list = owner.register_module(name, std::make_shared<torch::nn::Module>("PlainBlocks"));
-  for (std::size_t i = 0; i < blocks.size(); ++i) {
-    blocks_.push_back(list->register_module(
-        std::to_string(i),
-        std::make_shared<PlainBlock>(std::move(blocks[i].f), std::move(blocks[i].g))));
+  for (std::size_t i = 0; i < blocks_.size(); ++i) {
+    list->register_module(std::to_string(i), blocks_[i].module());
   }
 }
 
@@ -33,16 +60,7 @@ at::Tensor PlainBlocks::forward(at::Tensor x, const std::vector<at::Tensor>& ext
                                 const Pass& pass) const {
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
     const std::uint64_t key = random_key({pass.seed(), pass.step(), first_ + i});
-    if (mode_ == Mode::checkpoint) {
-      x = checkpoint(Branch(blocks_[i]), x,
-                     {.extras = extras, .random_key = key, .precision = precision_});
-      continue;
-    }
-    RandomStream random(key);
-    RandomScope random_scope(random);
-    const auto device = x.device().type();
-    AutocastScope autocast_scope(device, AutocastState::of_this_thread(device, precision_));
-    x = blocks_[i]->forward(x, {extras});
+    x = run_plain(blocks_[i], x, extras, key, mode_, precision_);
   }
   return x;
 }

@@ -24,6 +24,12 @@ class PlainBlock : public torch::nn::Module {
   Branch f_, g_;
 };
 
+// Runs a module outside of any stack: in mode checkpoint only x is kept for the backward pass, in
+// others all that autograd keeps. Randomness is drawn from `key`.
+at::Tensor run_plain(const Branch& module, const at::Tensor& x,
+                     const std::vector<at::Tensor>& extras, std::uint64_t key, Mode mode,
+                     Precision precision);
+
 // Such blocks in a row, trained stored or checkpointed block by block.
 class PlainBlocks {
  public:
@@ -33,6 +39,10 @@ class PlainBlocks {
   PlainBlocks(torch::nn::Module& owner, const std::string& name, std::vector<Block> blocks,
               std::uint64_t first = 0);
 
+  // The same of modules that are whole blocks: name.0.weight, ...
+  PlainBlocks(torch::nn::Module& owner, const std::string& name, std::vector<Branch> blocks,
+              std::uint64_t first = 0);
+
   at::Tensor forward(at::Tensor x, const std::vector<at::Tensor>& extras, const Pass& pass) const;
 
   // Uses mode and precision. Throws std::invalid_argument when the mode is neither stored nor
@@ -40,7 +50,7 @@ class PlainBlocks {
   void set_options(const StackOptions& options);
 
  private:
-  std::vector<std::shared_ptr<PlainBlock>> blocks_;
+  std::vector<Branch> blocks_;
   std::uint64_t first_ = 0;
   Mode mode_ = Mode::stored;
   Precision precision_ = Precision::fp32;

@@ -11,7 +11,7 @@ namespace {
 std::vector<NamedModel>& models() {
   static std::vector<NamedModel> all = [] {
     std::vector<NamedModel> list;
-    for (auto& family : {vit_sizes(), swin_sizes(), roberta_sizes()}) {
+    for (auto& family : {vit_sizes(), swin_sizes(), mvit_sizes(), roberta_sizes()}) {
       list.insert(list.end(), family.begin(), family.end());
     }
     return list;

@@ -23,6 +23,7 @@ struct NamedModel {
 // The sizes of each family (models/vit_sizes.cpp and its like).
 std::vector<NamedModel> vit_sizes();
 std::vector<NamedModel> swin_sizes();
+std::vector<NamedModel> mvit_sizes();
 std::vector<NamedModel> roberta_sizes();
 
 // In the order they are listed.

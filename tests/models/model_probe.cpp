@@ -1,5 +1,5 @@
-// Runs a plain network on given weights and input, for comparison with another implementation:
-//     model_probe vit|swin|roberta IN.safetensors OUT.safetensors key=value...
+// Runs a network on given weights and input, for comparison with another implementation:
+//     model_probe vit|swin|mvit|rev_mvit|roberta IN.safetensors OUT.safetensors key=value...
 // IN has "weight.NAME" for every parameter, "input", optionally "mask", and "cotangent". OUT gets
 // "scores" and "gradient.NAME", the gradients of sum(scores * cotangent).
 
@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "pareprop/io/safetensors.h"
+#include "pareprop/models/mvit.h"
 #include "pareprop/models/roberta.h"
 #include "pareprop/models/swin.h"
 #include "pareprop/models/vit.h"
@@ -33,6 +34,30 @@ std::shared_ptr<models::Model> make(const std::string& family, Settings& s) {
       config.heads.push_back(whole("heads" + std::to_string(i)));
     }
     return std::make_shared<models::PlainSwin>(config, models::WeightOptions{});
+  }
+  // depth0, depth1, ...; optional: kv0, transition_kv0, ..., concat, mean_first, widen_in_mlp, eps.
+  if (family == "mvit" || family == "rev_mvit") {
+    std::vector<int> depths;
+    for (int i = 0; s.count("depth" + std::to_string(i)) > 0; ++i) {
+      depths.push_back(static_cast<int>(s.at("depth" + std::to_string(i))));
+    }
+    models::MViTConfig config = models::mvit_config(whole("width"), whole("heads"), depths);
+    config.image = image();
+    if (s.at("version") == 1) config.version = models::MViTVersion::v1;
+    if (s["concat"] != 0) config.junction = models::MViTJunction::concat;
+    if (s.count("eps") > 0) config.eps = s["eps"];
+    config.mean_first = s["mean_first"] != 0;
+    config.widen_in_mlp = s["widen_in_mlp"] != 0;
+    for (std::size_t i = 0; i < depths.size(); ++i) {
+      const std::string kv = "kv" + std::to_string(i);
+      if (s.count(kv) > 0) config.stages[i].kv_stride = whole(kv);
+      if (s.count("transition_" + kv) > 0) {
+        config.stages[i].transition_kv_stride = whole("transition_" + kv);
+      }
+    }
+    if (family == "mvit")
+      return std::make_shared<models::PlainMViT>(config, models::WeightOptions{});
+    return std::make_shared<models::RevMViT>(config, models::WeightOptions{});
   }
   const auto depth = static_cast<int>(s.at("depth"));
   if (family == "vit") {

@@ -13,8 +13,10 @@ std::shared_ptr<models::Model> small(const std::string& family, int depth, Preci
     overrides.length = 20;
     overrides.vocabulary = 97;
   } else {
-    // In Swin maps of 9 x 9 and 5 x 5: windows of 4 are padded, and merging has an odd map.
-    overrides.image_size = family == "swin_cifar" ? 36 : 64;
+    // In Swin maps of 9 x 9 and 5 x 5: windows of 4 are padded, and merging has an odd map. In MViT
+    // maps from 9 x 9 to 2 x 2, three of them odd.
+    overrides.image_size = family == "vit_tiny" ? 64 : 36;
+    if (family.starts_with("mvit")) overrides.width = 16;
   }
   return models::make_model(family, overrides, {.dtype = stream_dtype(precision)});
 }
@@ -23,7 +25,8 @@ TEST(Verify, HoldsForEveryModePrecisionAndArithmeticAtOddAndEvenDepths) {
   for (Precision precision : {Precision::fp32, Precision::bf16, Precision::fp64}) {
     for (Arithmetic arithmetic : {Arithmetic::floating, Arithmetic::exact}) {
       for (int depth : {1, 4, 7}) {
-        for (const char* family : {"vit_tiny", "swin_cifar", "roberta_base"}) {
+        for (const char* family :
+             {"vit_tiny", "swin_cifar", "mvit_tiny", "mvit_cifar", "roberta_base"}) {
           auto model = small(family, depth, precision);
           const auto rows = verify(*model, {.precision = precision, .arithmetic = arithmetic});
           ASSERT_EQ(rows.size(), 5u);

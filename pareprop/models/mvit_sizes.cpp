@@ -1,0 +1,62 @@
+// The sizes of MViT by name.
+
+#include "pareprop/models/mvit.h"
+#include "pareprop/models/registry.h"
+
+namespace pareprop::models {
+namespace {
+
+MViTConfig with(MViTConfig config, const Overrides& change) {
+  std::vector<int> depths;
+  for (const MViTStage& stage : config.stages) depths.push_back(stage.depth);
+  depths = changed_depths("mvit", depths, change);
+  for (std::size_t i = 0; i < depths.size(); ++i) config.stages[i].depth = depths[i];
+  config.width = change.width.value_or(config.width);
+  config.image = changed_image("mvit", config.image, change);
+  config.drop = changed_drop(config.drop, change);
+  return config;
+}
+
+NamedModel named(const std::string& name, const MViTConfig& config) {
+  return {
+      name,
+      [config](const Overrides& change, const WeightOptions& weights) -> std::shared_ptr<Model> {
+        const MViTConfig changed = with(config, change);
+        if (change.plain) return std::make_shared<PlainMViT>(changed, weights);
+        return std::make_shared<RevMViT>(changed, weights);
+      }};
+}
+
+// minREV's, whose attention is in windows as large as the map: over all of it, as here.
+MViTConfig cifar() {
+  return {.image = {.image_size = 32, .channels = 3, .classes = 10},
+          .patch_kernel = 3,
+          .patch_stride = 2,
+          .width = 64,
+          .heads = 1,
+          .stages = {{.depth = 1, .kv_stride = 2},
+                     {.depth = 2, .kv_stride = 2, .transition_kv_stride = 1},
+                     {.depth = 1, .kv_stride = 1, .transition_kv_stride = 1}},
+          .junction = MViTJunction::concat,
+          .mean_first = true,
+          .eps = 1e-5};
+}
+
+}  // namespace
+
+std::vector<NamedModel> mvit_sizes() {
+  MViTConfig v1_base = mvit_config(96, 1, {1, 2, 11, 2});
+  v1_base.version = MViTVersion::v1;
+  v1_base.widen_in_mlp = true;
+  MViTConfig large = mvit_config(144, 2, {2, 6, 36, 4});
+  large.widen_in_mlp = true;
+  return {named("mvit_tiny", mvit_config(96, 1, {1, 2, 5, 2})),
+          named("mvit_small", mvit_config(96, 1, {1, 2, 11, 2})),
+          named("mvit_base", mvit_config(96, 1, {2, 3, 16, 3})),
+          named("mvit_large", large),
+          named("mvit_huge", mvit_config(192, 3, {4, 8, 60, 8})),
+          named("mvit_v1_base", v1_base),
+          named("mvit_cifar", cifar())};
+}
+
+}  // namespace pareprop::models
