@@ -21,6 +21,7 @@ at::Tensor patches(const at::Tensor& images, std::int64_t patch);
 class ImageModel : public Model {
  public:
   Batch example(std::int64_t batch, std::uint64_t seed) const override;
+  const ImageShape& shape() const { return shape_; }
 
  protected:
   explicit ImageModel(const ImageShape& shape) : shape_(shape) {}

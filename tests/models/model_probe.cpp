@@ -1,7 +1,9 @@
 // Runs a network on given weights and input, for comparison with another implementation:
-//     model_probe vit|swin|mvit|rev_mvit|roberta IN.safetensors OUT.safetensors key=value...
-// IN has "weight.NAME" for every parameter, "input", optionally "mask", and "cotangent". OUT gets
-// "scores" and "gradient.NAME", the gradients of sum(scores * cotangent).
+//     model_probe vit|swin|mvit|roberta|rev_vit|rev_mvit IN OUT key=value...
+// The files are safetensors. IN has "input", optionally "mask", and "cotangent". The weights are in
+// hugging_face=FILE under Hugging Face's names, in weights=FILE under ours, or in IN as
+// "weight.NAME". OUT gets "scores" and "gradient.NAME", the gradients of sum(scores * cotangent),
+// under the same names; export=FILE gets the weights under Hugging Face's.
 
 #include <cstdlib>
 #include <iostream>
@@ -9,6 +11,7 @@
 #include <stdexcept>
 
 #include "pareprop/io/safetensors.h"
+#include "pareprop/models/hugging_face.h"
 #include "pareprop/models/mvit.h"
 #include "pareprop/models/roberta.h"
 #include "pareprop/models/swin.h"
@@ -18,6 +21,7 @@ namespace {
 
 using namespace pareprop;
 using Settings = std::map<std::string, double>;
+using Files = std::map<std::string, std::string>;
 
 std::shared_ptr<models::Model> make(const std::string& family, Settings& s) {
   const models::DropRates none;
@@ -60,11 +64,13 @@ std::shared_ptr<models::Model> make(const std::string& family, Settings& s) {
     return std::make_shared<models::RevMViT>(config, models::WeightOptions{});
   }
   const auto depth = static_cast<int>(s.at("depth"));
-  if (family == "vit") {
-    return std::make_shared<models::PlainViT>(
-        models::ViTConfig{image(), whole("patch"), whole("width"), depth, whole("heads"),
-                          whole("mlp_hidden"), s.at("eps"), none},
-        models::WeightOptions{});
+  if (family == "vit" || family == "rev_vit") {
+    const models::ViTConfig config{image(),        whole("patch"),      whole("width"), depth,
+                                   whole("heads"), whole("mlp_hidden"), s.at("eps"),    none};
+    if (family == "rev_vit") {
+      return std::make_shared<models::RevViT>(config, models::WeightOptions{});
+    }
+    return std::make_shared<models::PlainViT>(config, models::WeightOptions{});
   }
   return std::make_shared<models::PlainRoberta>(
       models::RobertaConfig{whole("vocabulary"), whole("positions"), whole("length"),
@@ -73,24 +79,42 @@ std::shared_ptr<models::Model> make(const std::string& family, Settings& s) {
       models::WeightOptions{});
 }
 
-void run(const std::string& family, const char* in, const char* out, Settings settings) {
+models::NameMap load(models::Model& model, const io::SafetensorsFile& in, const Files& files) {
+  if (const auto path = files.find("hugging_face"); path != files.end()) {
+    const models::NameMap names = models::hugging_face_names(model);
+    models::load_weights(model, io::SafetensorsFile(path->second), names);
+    return names;
+  }
+  if (const auto path = files.find("weights"); path != files.end()) {
+    models::load_weights(model, io::SafetensorsFile(path->second));
+  } else {
+    models::NameMap names = models::own_names(model, "weight.");
+    names.ignored = {"input", "mask", "cotangent"};
+    models::load_weights(model, in, names);
+  }
+  return models::own_names(model);
+}
+
+void run(const std::string& family, const char* in, const char* out, Settings settings,
+         const Files& files) {
   const io::SafetensorsFile file(in);
   const auto model = make(family, settings);
-  for (auto& parameter : model->named_parameters()) {
-    const at::Tensor given = file.tensor("weight." + parameter.key());
-    if (given.sizes() != parameter.value().sizes()) {
-      throw std::runtime_error("shape of " + parameter.key());
-    }
-    parameter.value().set_data(given.clone());
+  const models::NameMap names = load(*model, file, files);
+  if (const auto path = files.find("export"); path != files.end()) {
+    models::save_weights(*model, path->second, models::hugging_face_names(*model));
   }
   const models::Batch batch{.input = file.tensor("input"),
                             .target = {},
                             .mask = file.contains("mask") ? file.tensor("mask") : at::Tensor()};
   const at::Tensor scores = model->forward(batch);
   scores.mul(file.tensor("cotangent")).sum().backward();
-  io::NamedTensors results{{"scores", scores.detach()}};
+  io::NamedTensors gradients;
   for (const auto& parameter : model->named_parameters()) {
-    results.emplace_back("gradient." + parameter.key(), parameter.value().grad());
+    gradients.emplace_back(parameter.key(), parameter.value().grad());
+  }
+  io::NamedTensors results{{"scores", scores.detach()}};
+  for (const auto& [name, gradient] : models::under_names(gradients, names)) {
+    results.emplace_back("gradient." + name, gradient);
   }
   io::write_safetensors(out, results);
 }
@@ -100,12 +124,18 @@ void run(const std::string& family, const char* in, const char* out, Settings se
 int main(int argc, char** argv) {
   try {
     Settings settings;
+    Files files;
     for (int i = 4; i < argc; ++i) {
       const std::string text = argv[i];
       const auto equals = text.find('=');
-      settings[text.substr(0, equals)] = std::atof(text.substr(equals + 1).c_str());
+      const std::string key = text.substr(0, equals), value = text.substr(equals + 1);
+      if (key == "hugging_face" || key == "weights" || key == "export") {
+        files[key] = value;
+      } else {
+        settings[key] = std::atof(value.c_str());
+      }
     }
-    run(argv[1], argv[2], argv[3], settings);
+    run(argv[1], argv[2], argv[3], settings, files);
   } catch (const std::exception& error) {
     std::cerr << error.what() << '\n';
     return 1;
