@@ -10,6 +10,7 @@
 #include "cli/units.h"
 #include "pareprop/graph/text.h"
 #include "pareprop/models/registry.h"
+#include "pareprop/reversible/auto_tuner.h"
 
 namespace pareprop::cli {
 namespace {
@@ -23,8 +24,14 @@ std::string stacks_text(const std::vector<int>& depths) {
   return text;
 }
 
-int list_models(const std::string& json_target, const Console& console) {
-  const JsonOutput json(json_target, console.out);
+struct Flags {
+  bool plain = false;
+  std::string json;
+};
+
+int list_models(const Flags& flags, const Console& console) {
+  const JsonOutput json(flags.json, console.out);
+  const auto free = static_cast<double>(free_memory());
   auto rows = nlohmann::ordered_json::array();
   Table table({{"model", Align::left},
                {"parameters"},
@@ -32,27 +39,37 @@ int list_models(const std::string& json_target, const Console& console) {
                {"tokens"},
                {"blocks"},
                {"stored"},
-               {"reversible"}});
+               {flags.plain ? "checkpoint" : "reversible"},
+               {"step"},
+               {"with Adam"},
+               {"fits"}});
   for (const std::string& name : models::model_names()) {
-    const models::ModelSummary model = models::summarise(name);
+    const models::ModelSummary model = models::summarise(name, {.plain = flags.plain});
     rows.push_back({{"model", model.name},
                     {"parameters", model.parameters},
                     {"gmacs", model.gmacs},
                     {"tokens", model.tokens},
                     {"stacks", model.stacks},
                     {"activation_bytes_stored", model.activation_bytes_stored},
-                    {"activation_bytes_reversible", model.activation_bytes_reversible}});
+                    {"activation_bytes_reversible", model.activation_bytes_reversible},
+                    {"step_bytes", model.step_bytes()},
+                    {"train_bytes", model.train_bytes()},
+                    {"fits", model.step_bytes() <= free}});
     table.add_row({model.name, count_text(model.parameters), text::fixed(model.gmacs, 3),
                    std::to_string(model.tokens), stacks_text(model.stacks),
                    bytes_text(model.activation_bytes_stored),
-                   bytes_text(model.activation_bytes_reversible)});
+                   bytes_text(model.activation_bytes_reversible), bytes_text(model.step_bytes()),
+                   bytes_text(model.train_bytes()), yes_no(model.step_bytes() <= free)});
   }
   if (!json.takes_stdout()) {
-    console.out
-        << table.text()
-        << "\nGMACs: forward pass of one sample. stored, reversible: peak of the "
-           "activations of a\nfloat32 training step of one sample, in modes stored and reprop, "
-           "seen by running it\non a device without memory.\n";
+    console.out << table.text() << "\nGMACs: forward pass of one sample. stored, "
+                << (flags.plain ? "checkpoint" : "reversible")
+                << ": peak of the activations of a float32 training\nstep of one sample, in modes "
+                   "stored and "
+                << (flags.plain ? "checkpoint" : "reprop")
+                << ", seen by running it on a device without memory.\nstep: with weights and "
+                   "gradients, in the latter mode; fits: a step in the "
+                << bytes_text(free) << " that are free here.\n";
   }
   json.write({{"rows", std::move(rows)}});
   return 0;
@@ -62,9 +79,10 @@ int list_models(const std::string& json_target, const Console& console) {
 
 Action add_models(CLI::App& app) {
   auto* command = app.add_subcommand("models", "List the models and what they need");
-  const auto target = std::make_shared<std::string>();
-  command->add_option("--json", *target, kJsonHelp)->type_name("FILE");
-  return [target](const Console& console) { return list_models(*target, console); };
+  const auto flags = std::make_shared<Flags>();
+  command->add_flag("--plain", flags->plain, "The ordinary, non-reversible networks");
+  command->add_option("--json", flags->json, kJsonHelp)->type_name("FILE");
+  return [flags](const Console& console) { return list_models(*flags, console); };
 }
 
 }  // namespace pareprop::cli

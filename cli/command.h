@@ -30,6 +30,7 @@ class UsageError : public std::invalid_argument {
 // Each adds its subcommand and flags to the app.
 Action add_models(CLI::App& app);
 Action add_verify(CLI::App& app);
+Action add_bench(CLI::App& app);
 Action add_demo(CLI::App& app);
 
 // Throws UsageError: "--batch: expected 1 or more, got 0".

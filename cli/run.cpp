@@ -71,6 +71,7 @@ int run(int argc, const char* const* argv, std::ostream& out, std::ostream& err)
   app.require_subcommand(0, 1);
   const Action models = add_models(app);
   const Action verify = add_verify(app);
+  const Action bench = add_bench(app);
   const Action demo = add_demo(app);
 
   try {
@@ -84,9 +85,10 @@ int run(int argc, const char* const* argv, std::ostream& out, std::ostream& err)
   const std::string help = help_command(app);
   if (app.got_subcommand("models")) return run_action(models, console, help);
   if (app.got_subcommand("verify")) return run_action(verify, console, help);
+  if (app.got_subcommand("bench")) return run_action(bench, console, help);
   if (app.got_subcommand("demo")) return run_action(demo, console, help);
   return fail(err, kWrongUsage,
-              "no command was given: expected models, verify or demo; see " + help);
+              "no command was given: expected models, verify, bench or demo; see " + help);
 }
 
 }  // namespace pareprop::cli

@@ -3,15 +3,14 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
-#include <ATen/ops/gelu.h>
-#include <ATen/ops/matmul.h>
-#include <ATen/ops/softmax.h>
 
 #include <cmath>
 
 #include "pareprop/memory/meter.h"
+#include "pareprop/ops/attention.h"
 #include "pareprop/ops/layer_norm.h"
 #include "pareprop/ops/linear.h"
+#include "pareprop/ops/mlp.h"
 #include "pareprop/ops/random_stream.h"
 
 namespace pareprop::models {
@@ -100,31 +99,6 @@ at::Tensor drop_output(const torch::nn::Module& branch, const DropRates& drop,
   return branch.is_training() ? drop_path(dropout(y, drop.dropout), drop.drop_path) : y;
 }
 
-at::Tensor attend(const at::Tensor& qkv, std::int64_t heads, const at::Tensor& bias,
-                  const at::Tensor& mask, double dropout) {
-  const auto batch = qkv.size(0), tokens = qkv.size(1), width = qkv.size(2) / 3;
-  const auto head = width / heads;
-  const auto parts = qkv.view({batch, tokens, 3, heads, head})
-                         .permute({2, 0, 3, 1, 4})  // (3, batch, heads, tokens, head)
-                         .unbind(0);
-  const double scale = 1.0 / std::sqrt(static_cast<double>(head));
-  at::Tensor scores = at::matmul(parts[0].mul(scale), parts[1].transpose(-1, -2));
-  // One sum with the scores, which are many more than their bias and mask.
-  const at::Tensor extra = bias.defined() && mask.defined() ? mask.add(bias)
-                           : bias.defined()                 ? bias
-                                                            : mask;
-  if (extra.defined()) {
-    const auto groups = extra.dim() == 4 ? extra.size(0) : 1;
-    scores = scores.view({batch / groups, groups, heads, tokens, tokens})
-                 .add(extra)
-                 .view({batch, heads, tokens, tokens});
-  }
-  const at::Tensor p = pareprop::dropout(at::softmax(scores, -1), dropout);
-  return at::matmul(p.to(parts[2].scalar_type()), parts[2])
-      .transpose(1, 2)
-      .reshape({batch, tokens, width});
-}
-
 SelfAttention::SelfAttention(std::int64_t width, std::int64_t heads, double eps, DropRates drop,
                              WeightMaker& make)
     : heads_(heads),
@@ -135,8 +109,9 @@ SelfAttention::SelfAttention(std::int64_t width, std::int64_t heads, double eps,
 
 at::Tensor SelfAttention::forward(const at::Tensor& x, const BranchCall& call) {
   const at::Tensor mask = call.extras.empty() ? at::Tensor() : call.extras[0];
-  const at::Tensor mixed = attend(qkv_->forward(norm_->forward(x)), heads_, {}, mask,
-                                  is_training() ? drop_.dropout : 0.0);
+  const at::Tensor mixed =
+      self_attention(qkv_->forward(norm_->forward(x)), heads_,
+                     {.mask = mask, .dropout = is_training() ? drop_.dropout : 0.0});
   return drop_output(*this, drop_, proj_->forward(mixed, call.output_needed));
 }
 
@@ -147,8 +122,9 @@ Mlp::Mlp(std::int64_t width, std::int64_t hidden, double eps, DropRates drop, We
       fc2_(register_module("fc2", std::make_shared<LinearLayer>(hidden, width, make))) {}
 
 at::Tensor Mlp::forward(const at::Tensor& x, const BranchCall& call) {
-  const at::Tensor hidden = at::gelu(fc1_->forward(norm_->forward(x)));
-  return drop_output(*this, drop_, fc2_->forward(hidden, call.output_needed));
+  return drop_output(*this, drop_,
+                     mlp(norm_->forward(x), fc1_->weight, fc1_->bias, fc2_->weight, fc2_->bias,
+                         call.output_needed));
 }
 
 std::vector<Block> attention_blocks(int depth, const BlockShape& shape, WeightMaker& make) {

@@ -87,14 +87,8 @@ DropRates drop_of_block(DropRates drop, int block, int blocks);
 // What every branch ends with: dropout and drop-path of its output, while `branch` trains.
 at::Tensor drop_output(const torch::nn::Module& branch, const DropRates& drop, const at::Tensor& y);
 
-// Multi-head attention within each sequence of qkv (batch, tokens, 3 * width). bias (heads, tokens,
-// tokens) and mask are added to the scores where defined; mask is (groups, heads or 1, tokens or 1,
-// tokens), and sequence i takes group i modulo groups. dropout is that of the probabilities.
-at::Tensor attend(const at::Tensor& qkv, std::int64_t heads, const at::Tensor& bias,
-                  const at::Tensor& mask, double dropout);
-
 // F of ViT and RoBERTa: norm, multi-head self-attention over all tokens, projection. x is (batch,
-// tokens, width); extras[0], where defined, is the mask of attend().
+// tokens, width); extras[0], where defined, is a mask of the scores (AttentionTerms).
 class SelfAttention : public torch::nn::Module {
  public:
   static constexpr bool skips_output = true;

@@ -48,6 +48,13 @@ void register_model(const std::string& name, ModelFactory factory) {
   models().push_back({name, std::move(factory)});
 }
 
+double ModelSummary::step_bytes() const {
+  return 2.0 * sizeof(float) * static_cast<double>(parameters) + activation_bytes_reversible;
+}
+double ModelSummary::train_bytes() const {
+  return step_bytes() + 2.0 * sizeof(float) * static_cast<double>(parameters);
+}
+
 ModelSummary summarise(const std::string& name, const Overrides& overrides) {
   const auto model = make_model(name, overrides, {.device = at::kMeta});
   const Cost cost = cost_of(*model);

@@ -47,6 +47,11 @@ struct ModelSummary {
   std::vector<int> stacks;                   // depth of each
   double activation_bytes_stored = 0.0;      // one sample
   double activation_bytes_reversible = 0.0;  // one sample
+
+  // Of one sample in float32, reversible: weights, gradients and activations.
+  double step_bytes() const;
+  // The same with the two moments of Adam.
+  double train_bytes() const;
 };
 ModelSummary summarise(const std::string& name, const Overrides& overrides = {});
 

@@ -112,7 +112,7 @@ at::Tensor RobertaBase::forward(const Batch& batch, const ForwardOptions& option
   const at::Tensor x = embedding_->forward(batch, *pass);
   at::Tensor score_bias;
   if (batch.mask.defined()) {
-    const at::Tensor padded = batch.mask.logical_not().view({x.size(0), 1, 1, x.size(1)});
+    const at::Tensor padded = batch.mask.logical_not().view({x.size(0), 1, x.size(1)});
     score_bias = at::zeros({}, x.options()).masked_fill(padded, -1e9);
   }
   at::Tensor h = encode(x, score_bias, options, pass);

@@ -3,6 +3,7 @@
 #include <ATen/ops/gather.h>
 
 #include "pareprop/memory/meter.h"
+#include "pareprop/ops/attention.h"
 
 namespace pareprop::models {
 namespace {
@@ -45,8 +46,9 @@ at::Tensor WindowAttention::forward(const at::Tensor& x, const BranchCall& call)
   const auto batch = x.size(0), width = x.size(2);
   const at::Tensor windows = rearrange_tokens(norm_->forward(x), to_windows_)
                                  .view({batch * window_.count(), window_.tokens(), width});
-  const at::Tensor mixed =
-      attend(qkv_->forward(windows), heads_, bias(), mask_, is_training() ? drop_.dropout : 0.0);
+  const at::Tensor mixed = self_attention(
+      qkv_->forward(windows), heads_,
+      {.bias = bias(), .mask = mask_, .dropout = is_training() ? drop_.dropout : 0.0});
   // Back on the map before the projection, which then has no padding to work on.
   const at::Tensor map = rearrange_tokens(
       mixed.view({batch, window_.count() * window_.tokens(), width}), to_windows_.reversed());

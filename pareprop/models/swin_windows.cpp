@@ -52,7 +52,7 @@ at::Tensor shift_mask(const Window& window, at::ScalarType dtype) {
   const at::Tensor region = along.mul(3).unsqueeze(1).add(along).reshape({1, padded * padded, 1});
   const Window rolled{padded, window.size, 0};
   const at::Tensor own =
-      rearrange_tokens(region, window_map(rolled)).reshape({window.count(), 1, window.tokens(), 1});
+      rearrange_tokens(region, window_map(rolled)).reshape({window.count(), window.tokens(), 1});
   return own.ne(own.transpose(-1, -2)).to(dtype).mul_(-100.0);
 }
 

@@ -30,7 +30,7 @@ TokenMap window_map(const Window& window, bool by_columns = false);
 // query and key.
 at::Tensor relative_index(const Window& window);
 
-// (windows, 1, tokens, tokens): -100 where rolling has brought together tokens that are not
+// (windows, tokens, tokens): -100 where rolling has brought together tokens that are not
 // neighbours, else 0. Undefined without shift.
 at::Tensor shift_mask(const Window& window, at::ScalarType dtype);
 

@@ -1,10 +1,10 @@
 #include "pareprop/ops/layer_norm.h"
 
-#include <ATen/ops/empty.h>
-#include <ATen/ops/empty_like.h>
-#include <ATen/ops/native_layer_norm.h>
-#include <ATen/ops/native_layer_norm_backward.h>
 #include <torch/csrc/autograd/custom_function.h>
+
+#include "pareprop/ops/precision.h"
+#include "pareprop/ops/recording.h"
+#include "pareprop/ops/row_ops.h"
 
 namespace pareprop {
 namespace {
@@ -15,29 +15,17 @@ using torch::autograd::variable_list;
 
 struct LayerNormFunction : torch::autograd::Function<LayerNormFunction> {
   static Tensor forward(AutogradContext* ctx, const Tensor& x, const Tensor& weight,
-                        const Tensor& bias, double eps) {
-    Tensor y, mean, rstd;
-    if (x.is_meta()) {
-      auto rows = x.sizes().vec();
-      rows.back() = 1;
-      y = at::empty_like(x);
-      mean = at::empty(rows, x.options());
-      rstd = at::empty(rows, x.options());
-    } else {
-      std::tie(y, mean, rstd) = at::native_layer_norm(x, weight.sizes(), weight, bias, eps);
-    }
-    ctx->save_for_backward({x, weight, bias, mean, rstd});
+                        const Tensor& bias, double eps, at::ScalarType dtype) {
+    const auto [y, mean, rstd] = norm_rows(x, weight, bias, eps, dtype);
+    ctx->save_for_backward({x, weight, mean, rstd});
     return y;
   }
 
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     const auto saved = ctx->get_saved_variables();
-    const Tensor &x = saved[0], &weight = saved[1], &bias = saved[2];
-    if (x.is_meta()) return {at::empty_like(x), at::empty_like(weight), at::empty_like(bias), {}};
-    auto [dx, dweight, dbias] = at::native_layer_norm_backward(
-        grads[0], x, weight.sizes(), saved[3], saved[4], weight, bias,
-        {ctx->needs_input_grad(0), ctx->needs_input_grad(1), ctx->needs_input_grad(2)});
-    return {dx, dweight, dbias, {}};
+    auto [dx, dweight, dbias] =
+        norm_rows_backward(grads[0], saved[0], saved[1], saved[2], saved[3]);
+    return {dx, dweight, dbias, {}, {}};
   }
 };
 
@@ -45,7 +33,9 @@ struct LayerNormFunction : torch::autograd::Function<LayerNormFunction> {
 
 at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                       double eps) {
-  return LayerNormFunction::apply(x, weight, bias, eps);
+  const auto dtype = compute_dtype(x);
+  if (!records({x, weight, bias})) return std::get<0>(norm_rows(x, weight, bias, eps, dtype));
+  return LayerNormFunction::apply(x, weight, bias, eps, dtype);
 }
 
 }  // namespace pareprop

@@ -11,4 +11,8 @@ namespace pareprop {
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias = {},
                   bool output_needed = true);
 
+// A tensor like x but `width` wide, without values or memory for them: what ops return for an
+// output that nobody needs.
+at::Tensor unspecified(const at::Tensor& x, std::int64_t width);
+
 }  // namespace pareprop

@@ -37,6 +37,11 @@ AutocastState AutocastState::of_this_thread(c10::DeviceType device, Precision pr
   return {at::autocast::is_autocast_enabled(device), at::autocast::get_autocast_dtype(device)};
 }
 
+c10::ScalarType compute_dtype(const at::Tensor& x) {
+  const auto autocast = AutocastState::of_this_thread(x.device().type(), Precision::fp32);
+  return autocast.enabled ? autocast.dtype : x.scalar_type();
+}
+
 namespace {
 
 void apply(c10::DeviceType device, const AutocastState& state, bool cache) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 #include <c10/core/ScalarType.h>
 
@@ -26,6 +27,9 @@ struct AutocastState {
   // autocast for (meta) compute in the type of their tensors.
   static AutocastState of_this_thread(c10::DeviceType device, Precision precision);
 };
+
+// What an op on `x` computes in: that of the autocast in force, else x's own.
+c10::ScalarType compute_dtype(const at::Tensor& x);
 
 // Sets autocast for the thread until the scope ends, without its cache of weight copies.
 // Note [No weight-copy cache]

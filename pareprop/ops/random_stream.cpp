@@ -33,30 +33,32 @@ void check_probability(const char* function, double drop) {
 
 constexpr std::int64_t kGroup = 4;  // numbers of one Philox counter
 
-template <typename Scalar>
-void fill_mask(Scalar* out, std::int64_t count, std::uint64_t key, std::uint64_t draw,
-               double drop) {
-  const auto threshold = static_cast<std::uint32_t>(drop * 4294967296.0);
-  const auto kept = static_cast<Scalar>(1.0 / (1.0 - drop));
-  const std::int64_t groups = (count + kGroup - 1) / kGroup;
-  at::parallel_for(0, groups, 4096, [&](std::int64_t begin, std::int64_t end) {
-    at::Philox4_32 engine(key, draw, static_cast<std::uint64_t>(begin));
-    for (std::int64_t i = begin * kGroup; i < std::min(end * kGroup, count); ++i) {
-      out[i] = engine() < threshold ? Scalar(0) : kept;
-    }
-  });
-}
-
 }  // namespace
+
+template <typename Scalar>
+void MaskDraw::fill(std::int64_t first, std::int64_t count, Scalar* out) const {
+  const auto threshold = static_cast<std::uint32_t>(drop * 4294967296.0);
+  const auto kept = static_cast<Scalar>(scale());
+  at::Philox4_32 engine(key, draw, static_cast<std::uint64_t>(first / kGroup));
+  for (std::int64_t skipped = first % kGroup; skipped > 0; --skipped) engine();
+  for (std::int64_t i = 0; i < count; ++i) out[i] = engine() < threshold ? Scalar(0) : kept;
+}
+template void MaskDraw::fill(std::int64_t, std::int64_t, float*) const;
+template void MaskDraw::fill(std::int64_t, std::int64_t, double*) const;
+template void MaskDraw::fill(std::int64_t, std::int64_t, c10::BFloat16*) const;
+template void MaskDraw::fill(std::int64_t, std::int64_t, c10::Half*) const;
 
 at::Tensor RandomStream::keep_mask(at::IntArrayRef sizes, double drop,
                                    const at::TensorOptions& options) {
-  const std::uint64_t draw = draws_++;
+  const MaskDraw draw = draw_mask(drop);
   if (options.device().is_meta()) return at::empty(sizes, options.requires_grad(false));
   // Drawn on the host also for accelerators: the same bits on every device.
   at::Tensor mask = at::empty(sizes, options.device(at::kCPU).requires_grad(false));
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kBFloat16, at::kHalf, mask.scalar_type(), "keep_mask", [&] {
-    fill_mask(mask.mutable_data_ptr<scalar_t>(), mask.numel(), key_, draw, drop);
+    scalar_t* out = mask.mutable_data_ptr<scalar_t>();
+    at::parallel_for(0, mask.numel(), 16384, [&](std::int64_t begin, std::int64_t end) {
+      draw.fill(begin, end - begin, out + begin);
+    });
   });
   return options.device().is_cpu() ? mask : mask.to(options.device());
 }
@@ -77,6 +79,11 @@ RandomScope::RandomScope(RandomStream& stream) : previous_(current_stream) {
   current_stream = &stream;
 }
 RandomScope::~RandomScope() { current_stream = previous_; }
+
+MaskDraw draw_dropout(double drop) {
+  check_probability("dropout", drop);
+  return stream_for("dropout").draw_mask(drop);
+}
 
 at::Tensor dropout(const at::Tensor& x, double drop) {
   check_probability("dropout", drop);

@@ -6,6 +6,18 @@
 
 namespace pareprop {
 
+// One draw of a RandomStream: a mask of any length, of which any part can be computed.
+struct MaskDraw {
+  std::uint64_t key = 0, draw = 0;
+  double drop = 0.0;
+
+  double scale() const { return 1.0 / (1.0 - drop); }
+  // Elements [first, first + count): 0 with probability `drop`, else scale(). float, double,
+  // BFloat16 and Half.
+  template <typename Scalar>
+  void fill(std::int64_t first, std::int64_t count, Scalar* out) const;
+};
+
 // Random numbers that can be drawn again: a pure function of a key and of how often it was asked.
 // Note [Replayed randomness]
 // Each branch of each call gets a stream of its own, keyed by (seed, step, stack, branch). The
@@ -19,6 +31,8 @@ class RandomStream {
 
   // 0 with probability `drop`, else 1 / (1 - drop).
   at::Tensor keep_mask(at::IntArrayRef sizes, double drop, const at::TensorOptions& options);
+  // The same numbers, drawn part by part where they are used.
+  MaskDraw draw_mask(double drop) { return {key_, draws_++, drop}; }
 
  private:
   std::uint64_t key_;
@@ -39,6 +53,9 @@ class RandomScope {
  private:
   RandomStream* previous_;
 };
+
+// The mask that dropout() would draw next. As dropout(), throws.
+MaskDraw draw_dropout(double drop);
 
 // Drop single elements, or (drop_path) whole samples along dimension 0; what is kept is scaled to
 // keep the mean. `drop` 0 returns x itself. Throw std::invalid_argument when `drop` is not in [0,

@@ -8,8 +8,6 @@
 namespace pareprop {
 namespace {
 
-constexpr std::size_t kTrials = 3;  // of each kind; the best counts, so the first one warms up
-
 double best(const std::vector<double>& seconds) {
   return *std::min_element(seconds.begin(), seconds.end());
 }

@@ -21,6 +21,9 @@ class AutoTuner {
 
   bool decided() const;
 
+  // Backward passes of each kind that are timed; the best counts, so the first one warms up.
+  static constexpr int kTrials = 3;
+
  private:
   bool enough_trials() const;  // REQUIRES: mutex_ is held
 

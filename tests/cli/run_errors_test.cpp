@@ -39,7 +39,7 @@ TEST_P(WrongUseTest, OneLineSaysWhy) {
 INSTANTIATE_TEST_SUITE_P(
     Run, WrongUseTest,
     ::testing::Values(
-        WrongUse{"NoCommand", {}, {"models, verify or demo", "'pareprop --help'"}},
+        WrongUse{"NoCommand", {}, {"models, verify, bench or demo", "'pareprop --help'"}},
         WrongUse{"UnknownCommand", {"trian"}, {"trian", "--help"}},
         WrongUse{
             "UnknownFlag", {"verify", "--dpeth", "3"}, {"--dpeth", "'pareprop verify --help'"}},

@@ -44,13 +44,67 @@ TEST(Models, JsonHasARowForEveryModel) {
                                        "tokens",
                                        "stacks",
                                        "activation_bytes_stored",
-                                       "activation_bytes_reversible"};
+                                       "activation_bytes_reversible",
+                                       "step_bytes",
+                                       "train_bytes",
+                                       "fits"};
   for (const json& row : rows) {
     EXPECT_EQ(keys(row), expected);
     EXPECT_GT(row["parameters"], 0);
     EXPECT_GT(row["activation_bytes_stored"], row["activation_bytes_reversible"]);
   }
   EXPECT_EQ(rows[0]["stacks"], json::array({12}));
+}
+
+TEST(Models, PlainTwinsAndWhatDoesNotFit) {
+  const auto run = run_program({"models", "--plain", "--json", "-"});
+  expect_success(run);
+  const json rows = json::parse(run.out).at("rows");
+  ASSERT_EQ(rows.size(), models::model_names().size());
+  for (const json& row : rows) {
+    EXPECT_TRUE(row["stacks"].empty());
+    const double weights = row["parameters"].get<double>() * 4;
+    EXPECT_GT(row["step_bytes"].get<double>(), 2 * weights);
+    EXPECT_DOUBLE_EQ(row["train_bytes"].get<double>() - row["step_bytes"].get<double>(),
+                     2 * weights);
+    if (row["model"] == "roberta_xxl") {
+      EXPECT_GT(row["step_bytes"].get<double>(), 75e9);
+    }
+  }
+}
+
+TEST(Bench, HasARowForEachMode) {
+  const auto run = run_program({"bench", "--model", "vit_digits", "--depth", "3", "--rounds", "1",
+                                "--steps", "2", "--json", "-"});
+  expect_success(run);
+  const json rows = json::parse(run.out).at("rows");
+  EXPECT_EQ(modes_of(rows), kAllModes);
+  for (const json& row : rows) {
+    EXPECT_GT(row["step_ms"], 0.0);
+    EXPECT_LE(row["step_ms_best"], row["step_ms"]);
+    EXPECT_GT(row["samples_per_s"], 0.0);
+    EXPECT_GT(row["gflops"], 0.0);
+    EXPECT_GT(row["peak_bytes"], row["activation_peak_bytes"]);
+    EXPECT_EQ(row["loss"], rows[0]["loss"]);
+    EXPECT_EQ(row["depth"], 3);
+  }
+  EXPECT_GT(rows[0]["activation_peak_bytes"], rows[2]["activation_peak_bytes"]);
+}
+
+TEST(Bench, OfAPlainNetworkHasItsTwoModes) {
+  const auto run =
+      run_program({"bench", "--model", "vit_digits", "--plain", "--rounds", "1", "--steps", "1"});
+  expect_success(run);
+  EXPECT_NE(run.out.find("plain vit_digits"), std::string::npos);
+  EXPECT_NE(run.out.find("checkpoint"), std::string::npos);
+  EXPECT_EQ(run.out.find("reprop"), std::string::npos);
+}
+
+TEST(Verify, HoldsForAPlainNetwork) {
+  const auto run = run_program({"verify", "--model", "vit_digits", "--plain", "--json", "-"});
+  expect_success(run);
+  EXPECT_EQ(modes_of(json::parse(run.out).at("rows")),
+            (std::vector<std::string>{"stored", "checkpoint"}));
 }
 
 TEST(Models, TableAndFileTogether) {

@@ -44,7 +44,7 @@ TEST(SwinWindows, RelativeIndexCountsDistances) {
 TEST(SwinWindows, MaskPartsTokensThatRollingBroughtTogether) {
   EXPECT_FALSE(shift_mask({.side = 4, .size = 2}, at::kFloat).defined());
   const at::Tensor mask = shift_mask({.side = 4, .size = 2, .shift = 1}, at::kDouble);
-  EXPECT_EQ(mask.sizes(), (at::IntArrayRef{4, 1, 4, 4}));
+  EXPECT_EQ(mask.sizes(), (at::IntArrayRef{4, 4, 4}));
   EXPECT_EQ(mask.scalar_type(), at::kDouble);
   const Longs none(16, 0);
   EXPECT_EQ(values(mask[0]), none);

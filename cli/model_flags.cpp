@@ -1,0 +1,73 @@
+#include "cli/model_flags.h"
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <algorithm>
+
+#include "cli/command.h"
+
+namespace pareprop::cli {
+
+void add_model_flags(CLI::App& command, ModelFlags& flags) {
+  models::Overrides& change = flags.overrides;
+  command.add_option("--model", flags.model, "Which one; 'pareprop models' lists them");
+  command.add_flag("--plain", change.plain,
+                   "The ordinary, non-reversible network (modes stored and checkpoint)");
+  command
+      .add_option("--depth", change.depths,
+                  "Blocks, or those of each stage separated by commas (default: the model's)")
+      ->delimiter(',');
+  command.add_option("--width", change.width, "Channels (default: the model's)");
+  command.add_option("--image-size", change.image_size, "Pixels of a side (default: the model's)");
+  command.add_option("--classes", change.classes, "Classes of images (default: the model's)");
+  command.add_option("--seq-len", change.length,
+                     "Tokens of a sequence, text models (default: the model's)");
+  command.add_option("--vocabulary", change.vocabulary,
+                     "Token ids, text models (default: the model's)");
+  command.add_option("--dropout", change.dropout, "Probability (default: the model's)");
+  command.add_option("--drop-path", change.drop_path,
+                     "Probability at the last block (default: the model's)");
+}
+
+std::shared_ptr<models::Model> make_model(const ModelFlags& flags,
+                                          const models::WeightOptions& weights) {
+  expect_probability("--dropout", flags.overrides.dropout.value_or(0.0));
+  expect_probability("--drop-path", flags.overrides.drop_path.value_or(0.0));
+  return models::make_model(flags.model, flags.overrides, weights);
+}
+
+std::string title(const ModelFlags& flags) {
+  return (flags.overrides.plain ? "plain " : "") + flags.model;
+}
+
+std::vector<Mode> parse_modes(const std::string& text, bool plain) {
+  if (text.empty()) {
+    return plain ? std::vector<Mode>{Mode::stored, Mode::checkpoint} : all_modes();
+  }
+  std::vector<Mode> modes;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    modes.push_back(parse_mode(text.substr(begin, end - begin)));
+    begin = end + 1;
+  }
+  return modes;
+}
+
+std::string modes_help() {
+  std::vector<std::string> names;
+  for (const Mode mode : all_modes()) names.emplace_back(name(mode));
+  return "Which modes, separated by commas (default: " + join(names, ",") +
+         "; with --plain: stored,checkpoint)";
+}
+
+std::string join(const std::vector<std::string>& words, const std::string& separator) {
+  std::string text;
+  for (const std::string& word : words) {
+    if (!text.empty()) text += separator;
+    text += word;
+  }
+  return text;
+}
+
+}  // namespace pareprop::cli

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "pareprop/graph/policy.h"
+#include "pareprop/models/registry.h"
+
+namespace CLI {
+class App;
+}
+
+namespace pareprop::cli {
+
+// Which network, in the words that every subcommand understands.
+struct ModelFlags {
+  std::string model = "vit_tiny";
+  models::Overrides overrides;
+};
+
+// --model, --plain, --depth, --width, --image-size, ... into `flags`, which must outlive the app.
+void add_model_flags(CLI::App& command, ModelFlags& flags);
+
+// Throws UsageError or std::invalid_argument, naming what does not fit.
+std::shared_ptr<models::Model> make_model(const ModelFlags& flags,
+                                          const models::WeightOptions& weights);
+
+// "vit_tiny", "plain vit_tiny".
+std::string title(const ModelFlags& flags);
+
+// Modes separated by commas; empty: all that the network can be trained in. Throws
+// std::invalid_argument.
+std::vector<Mode> parse_modes(const std::string& text, bool plain);
+// Of --modes, with its default.
+std::string modes_help();
+
+std::string join(const std::vector<std::string>& words, const std::string& separator);
+
+}  // namespace pareprop::cli

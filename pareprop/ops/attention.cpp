@@ -1,0 +1,261 @@
+#include "pareprop/ops/attention.h"
+
+#include <ATen/Dispatch.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/softmax.h>
+#include <ATen/ops/zeros_like.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <cmath>
+#include <optional>
+
+#include "pareprop/ops/kernels/attention_kernel.h"
+#include "pareprop/ops/precision.h"
+#include "pareprop/ops/recording.h"
+
+namespace pareprop {
+namespace {
+
+using at::Tensor;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+// Of the node's inputs and saved tensors.
+enum Input { kQ, kK, kV, kBias, kMask, kRows, kColumns, kInputs };
+
+template <typename T>
+const T* data(const Tensor& t) {
+  return t.defined() ? t.const_data_ptr<T>() : nullptr;
+}
+
+// REQUIRES: (batch, heads, rows, head) with the last dimension dense.
+template <typename T>
+HeadRows<const T> rows_of(const Tensor& t) {
+  return {t.const_data_ptr<T>(), t.stride(0), t.stride(1), t.stride(2)};
+}
+template <typename T>
+HeadRows<T> mutable_rows_of(const Tensor& t) {
+  return {t.mutable_data_ptr<T>(), t.stride(0), t.stride(1), t.stride(2)};
+}
+
+template <typename T>
+AttentionProblem<T> problem(const variable_list& in, const std::optional<MaskDraw>& dropout) {
+  AttentionProblem<T> a;
+  a.batch = in[kQ].size(0);
+  a.heads = in[kQ].size(1);
+  a.queries = in[kQ].size(2);
+  a.keys = in[kK].size(2);
+  a.head = in[kQ].size(3);
+  a.scale = static_cast<T>(1.0 / std::sqrt(static_cast<double>(a.head)));
+  a.q = rows_of<T>(in[kQ]);
+  a.k = rows_of<T>(in[kK]);
+  a.v = rows_of<T>(in[kV]);
+  a.bias = data<T>(in[kBias]);
+  a.mask = data<T>(in[kMask]);
+  if (in[kMask].defined()) {
+    a.groups = in[kMask].size(0);
+    a.mask_rows = in[kMask].size(1);
+  }
+  a.position_rows = data<T>(in[kRows]);
+  a.position_columns = data<T>(in[kColumns]);
+  if (in[kRows].defined()) {
+    a.map_rows = in[kRows].size(3);
+    a.map_columns = in[kColumns].size(3);
+  }
+  a.dropout = dropout;
+  return a;
+}
+
+// (batch, rows, heads * head) as (batch, heads, rows, head)
+Tensor split_heads(const Tensor& t, std::int64_t heads) {
+  return t.unflatten(-1, {heads, t.size(-1) / heads}).transpose(1, 2);
+}
+
+Tensor run_forward(const variable_list& in, const std::optional<MaskDraw>& dropout, Tensor* kept) {
+  const Tensor& q = in[kQ];
+  Tensor output = at::empty({q.size(0), q.size(2), q.size(1) * q.size(3)}, q.options());
+  if (kept != nullptr) {
+    *kept = at::empty({q.size(0), q.size(1), q.size(2), in[kK].size(2)}, q.options());
+  }
+  AT_DISPATCH_FLOATING_TYPES(q.scalar_type(), "attention", [&] {
+    attention_forward(problem<scalar_t>(in, dropout),
+                      mutable_rows_of<scalar_t>(split_heads(output, q.size(1))),
+                      kept != nullptr ? kept->mutable_data_ptr<scalar_t>() : nullptr);
+  });
+  return output;
+}
+
+// Gradients of q, k and v, which are written to the given tensors, and of the terms.
+variable_list run_backward(const variable_list& in, const std::optional<MaskDraw>& dropout,
+                           const Tensor& kept, const Tensor& doutput, variable_list gradients,
+                           bool bias_wanted) {
+  if (bias_wanted) gradients[kBias] = at::zeros_like(in[kBias]);
+  if (in[kRows].defined()) {
+    gradients[kRows] = at::zeros_like(in[kRows]);
+    gradients[kColumns] = at::zeros_like(in[kColumns]);
+  }
+  auto pointer = [&]<typename T>(Input which, T*) {
+    return gradients[which].defined() ? gradients[which].template mutable_data_ptr<T>() : nullptr;
+  };
+  AT_DISPATCH_FLOATING_TYPES(in[kQ].scalar_type(), "attention_backward", [&] {
+    scalar_t* type = nullptr;
+    attention_backward(
+        problem<scalar_t>(in, dropout), data<scalar_t>(kept),
+        rows_of<scalar_t>(split_heads(doutput.contiguous(), in[kQ].size(1))),
+        {mutable_rows_of<scalar_t>(gradients[kQ]), mutable_rows_of<scalar_t>(gradients[kK]),
+         mutable_rows_of<scalar_t>(gradients[kV]), pointer(kBias, type), pointer(kRows, type),
+         pointer(kColumns, type)});
+  });
+  return gradients;
+}
+
+variable_list optional_inputs(const AttentionTerms& terms) {
+  auto dense = [](const Tensor& t) { return t.defined() ? t.contiguous() : t; };
+  return {dense(terms.bias), dense(terms.mask), dense(terms.position_rows),
+          dense(terms.position_columns)};
+}
+
+// q, k and v of qkv, without a copy.
+variable_list heads_of(const Tensor& qkv, std::int64_t heads) {
+  const std::int64_t width = qkv.size(2) / 3;
+  variable_list parts;
+  for (std::int64_t i = 0; i < 3; ++i) {
+    parts.push_back(split_heads(qkv.narrow(2, i * width, width), heads));
+  }
+  return parts;
+}
+
+void remember(AutogradContext* ctx, const std::optional<MaskDraw>& dropout) {
+  ctx->saved_data["dropout"] = dropout.has_value();
+  if (!dropout) return;
+  ctx->saved_data["key"] = static_cast<std::int64_t>(dropout->key);
+  ctx->saved_data["draw"] = static_cast<std::int64_t>(dropout->draw);
+  ctx->saved_data["drop"] = dropout->drop;
+}
+
+std::optional<MaskDraw> remembered(AutogradContext* ctx) {
+  if (!ctx->saved_data["dropout"].toBool()) return std::nullopt;
+  return MaskDraw{static_cast<std::uint64_t>(ctx->saved_data["key"].toInt()),
+                  static_cast<std::uint64_t>(ctx->saved_data["draw"].toInt()),
+                  ctx->saved_data["drop"].toDouble()};
+}
+
+// Inputs of either node: the sources (qkv; or q, k, v where `heads` is 0), then the terms.
+variable_list unpacked(const variable_list& inputs, std::int64_t heads) {
+  if (heads == 0) return inputs;
+  variable_list in = heads_of(inputs[0], heads);
+  in.insert(in.end(), inputs.begin() + 1, inputs.end());
+  return in;
+}
+
+// Autograd takes only tensors that are there: which ones are is kept in the bits of `present`.
+variable_list spread(at::TensorList given, std::int64_t present) {
+  variable_list all;
+  for (std::size_t next = 0; next < given.size(); present >>= 1) {
+    all.push_back((present & 1) != 0 ? given[next++] : Tensor());
+  }
+  return all;
+}
+
+struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
+  static Tensor forward(AutogradContext* ctx, at::TensorList given, std::int64_t present,
+                        std::int64_t heads, const std::optional<MaskDraw>& dropout) {
+    variable_list in = unpacked(spread(given, present), heads);
+    in.resize(kInputs);
+    Tensor kept;
+    const bool keep = keeps_probabilities(in[kK].size(2), in[kQ].size(3));
+    Tensor output = run_forward(in, dropout, keep ? &kept : nullptr);
+    variable_list saved = given.vec();
+    saved.push_back(kept);
+    ctx->save_for_backward(std::move(saved));
+    ctx->saved_data["present"] = present;
+    ctx->saved_data["heads"] = heads;
+    remember(ctx, dropout);
+    return output;
+  }
+
+  static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
+    variable_list given = ctx->get_saved_variables();
+    const Tensor kept = given.back();
+    given.pop_back();
+    const std::int64_t heads = ctx->saved_data["heads"].toInt();
+    const std::int64_t present = ctx->saved_data["present"].toInt();
+    variable_list in = unpacked(spread(given, present), heads);
+    in.resize(kInputs);
+
+    // What is written: gradients of the sources, and views of those as q, k and v.
+    const std::size_t sources = heads == 0 ? 3 : 1;
+    variable_list result;
+    for (std::size_t i = 0; i < sources; ++i) result.push_back(at::empty_like(given[i]));
+    variable_list made = unpacked(result, heads);
+    made.resize(kInputs);
+    const bool bias_wanted = in[kBias].defined() && ctx->needs_input_grad(sources);
+    made = run_backward(in, remembered(ctx), kept, grads[0], std::move(made), bias_wanted);
+    for (std::size_t i = kBias; i < kInputs; ++i) {
+      if (in[i].defined()) result.push_back(made[i]);
+    }
+    result.resize(given.size() + 3);
+    return result;
+  }
+};
+
+bool has_kernel(const Tensor& q) {
+  const auto dtype = compute_dtype(q);
+  return q.is_cpu() && dtype == q.scalar_type() && (dtype == at::kFloat || dtype == at::kDouble);
+}
+
+Tensor run(variable_list inputs, std::int64_t heads, const AttentionTerms& terms) {
+  const variable_list others = optional_inputs(terms);
+  inputs.insert(inputs.end(), others.begin(), others.end());
+  std::optional<MaskDraw> dropout;
+  if (terms.dropout > 0.0) dropout = draw_dropout(terms.dropout);
+  if (!records(inputs)) return run_forward(unpacked(inputs, heads), dropout, nullptr);
+  variable_list given;
+  std::int64_t present = 0;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (!inputs[i].defined()) continue;
+    given.push_back(inputs[i]);
+    present |= std::int64_t{1} << i;
+  }
+  return AttentionFunction::apply(at::TensorList(given), present, heads, dropout);
+}
+
+// The scores that positions on a map add, (batch, heads, queries, keys).
+Tensor position_scores(const AttentionTerms& terms) {
+  return terms.position_rows.unsqueeze(-1).add(terms.position_columns.unsqueeze(-2)).flatten(-2);
+}
+
+}  // namespace
+
+bool keeps_probabilities(std::int64_t keys, std::int64_t head) { return keys <= 16 * head; }
+
+Tensor composed_attention(const Tensor& q, const Tensor& k, const Tensor& v,
+                          const AttentionTerms& terms) {
+  const double scale = 1.0 / std::sqrt(static_cast<double>(q.size(-1)));
+  Tensor scores = at::matmul(q.mul(scale), k.transpose(-1, -2));
+  if (terms.bias.defined()) scores = scores.add(terms.bias);
+  if (terms.mask.defined()) {
+    const std::int64_t groups = terms.mask.size(0);
+    scores = scores.unflatten(0, {scores.size(0) / groups, groups})
+                 .add(terms.mask.unsqueeze(1))
+                 .flatten(0, 1);
+  }
+  if (terms.position_rows.defined()) scores = scores.add(position_scores(terms));
+  const Tensor p = dropout(at::softmax(scores, -1), terms.dropout);
+  return at::matmul(p.to(v.scalar_type()), v).transpose(1, 2).flatten(2);
+}
+
+Tensor self_attention(const Tensor& qkv, std::int64_t heads, const AttentionTerms& terms) {
+  if (has_kernel(qkv)) return run({qkv.contiguous()}, heads, terms);
+  const variable_list parts = heads_of(qkv, heads);
+  return composed_attention(parts[0], parts[1], parts[2], terms);
+}
+
+Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionTerms& terms) {
+  if (!has_kernel(q)) return composed_attention(q, k, v, terms);
+  return run({q.contiguous(), k.contiguous(), v.contiguous()}, 0, terms);
+}
+
+}  // namespace pareprop

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <c10/util/BFloat16.h>
+
+#include <cstdint>
+
+namespace pareprop {
+
+// Vectorised loops over rows, for one thread each: callers split the rows. Compiled once for each
+// instruction set; row_kernels() picks what this CPU has (ATEN_CPU_CAPABILITY lowers it, as for
+// torch itself).
+//
+// T is what is computed in and what weights and streams are stored in, S what values inside a
+// branch are stored in: float and float, double and double, or float and bfloat16.
+template <typename T, typename S>
+struct RowKernels {
+  // y = (x - mean) * rstd * weight + bias; keeps mean and rstd, one a row.
+  void (*norm)(const T* x, const T* weight, const T* bias, double eps, std::int64_t rows,
+               std::int64_t width, S* y, T* mean, T* rstd);
+  // Writes dx, adds to dweight and dbias (width).
+  void (*norm_backward)(const S* dy, const T* x, const T* weight, const T* mean, const T* rstd,
+                        std::int64_t rows, std::int64_t width, T* dx, T* dweight, T* dbias);
+  // h = gelu(h + bias), and gelu'(h + bias) in `slope` unless that is null.
+  void (*bias_gelu)(S* h, const T* bias, std::int64_t rows, std::int64_t width, S* slope);
+  // sums += the rows of x.
+  void (*add_rows)(const S* x, std::int64_t rows, std::int64_t width, T* sums);
+  // x *= factor, element by element; count values.
+  void (*multiply)(S* x, const S* factor, std::int64_t count);
+  // s = softmax(s + bias + mask); bias and mask (width) may be null.
+  void (*softmax)(T* s, const T* bias, const T* mask, std::int64_t width);
+  // dp = p * (dp - sum(p * dp))
+  void (*softmax_backward)(const T* p, T* dp, std::int64_t width);
+};
+
+template <typename T, typename S>
+const RowKernels<T, S>& row_kernels();
+
+template <>
+const RowKernels<float, float>& row_kernels();
+template <>
+const RowKernels<double, double>& row_kernels();
+template <>
+const RowKernels<float, c10::BFloat16>& row_kernels();
+
+// The instruction set in use: "AVX512", "AVX2" or "DEFAULT".
+const char* kernel_capability();
+
+}  // namespace pareprop

@@ -1,0 +1,267 @@
+// Compiled once for each instruction set, with CPU_CAPABILITY naming it.
+
+#include <ATen/cpu/vec/vec.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <type_traits>
+
+#include "pareprop/ops/kernels/row_kernels.h"
+
+namespace pareprop::CPU_CAPABILITY {
+namespace {
+
+using at::vec::Vectorized;
+
+// Two vectors of T at a time: what one vector of bfloat16 widens to, and enough to keep the
+// arithmetic units busy.
+template <typename T>
+struct Pair {
+  using V = Vectorized<T>;
+  static constexpr std::int64_t kSize = 2 * V::size();
+  V a, b;
+
+  Pair(V first, V second) : a(first), b(second) {}
+  explicit Pair(T value) : a(value), b(value) {}
+
+  friend Pair operator+(const Pair& x, const Pair& y) { return {x.a + y.a, x.b + y.b}; }
+  friend Pair operator-(const Pair& x, const Pair& y) { return {x.a - y.a, x.b - y.b}; }
+  friend Pair operator*(const Pair& x, const Pair& y) { return {x.a * y.a, x.b * y.b}; }
+  friend Pair operator/(const Pair& x, const Pair& y) { return {x.a / y.a, x.b / y.b}; }
+
+  template <typename Function>
+  Pair map(const Function& f) const {
+    return {f(a), f(b)};
+  }
+};
+
+template <typename T>
+Pair<T> multiply_add(const Pair<T>& x, const Pair<T>& y, const Pair<T>& z) {
+  return {at::vec::fmadd(x.a, y.a, z.a), at::vec::fmadd(x.b, y.b, z.b)};
+}
+
+template <typename T>
+Pair<T> maximum(const Pair<T>& x, const Pair<T>& y) {
+  return {at::vec::maximum(x.a, y.a), at::vec::maximum(x.b, y.b)};
+}
+
+template <typename T, typename S>
+Pair<T> load(const S* p) {
+  if constexpr (std::is_same_v<T, S>) {
+    using V = Vectorized<T>;
+    return {V::loadu(p), V::loadu(p + V::size())};
+  } else {
+    const auto [a, b] = at::vec::convert_bfloat16_float(Vectorized<S>::loadu(p));
+    return {a, b};
+  }
+}
+
+template <typename T, typename S>
+void store(const Pair<T>& x, S* p) {
+  if constexpr (std::is_same_v<T, S>) {
+    x.a.store(p);
+    x.b.store(p + Vectorized<T>::size());
+  } else {
+    at::vec::convert_float_bfloat16(x.a, x.b).store(p);
+  }
+}
+
+// The end of a row, shorter than a pair, goes through a buffer; `fill` stands where nothing is.
+template <typename T, typename S>
+Pair<T> load_part(const S* p, std::int64_t count, T fill) {
+  alignas(64) S buffer[Pair<T>::kSize];
+  std::copy_n(p, count, buffer);
+  std::fill(buffer + count, buffer + Pair<T>::kSize, static_cast<S>(fill));
+  return load<T>(static_cast<const S*>(buffer));
+}
+
+template <typename T, typename S>
+void store_part(const Pair<T>& x, S* p, std::int64_t count) {
+  alignas(64) S buffer[Pair<T>::kSize];
+  store(x, static_cast<S*>(buffer));
+  std::copy_n(buffer, count, p);
+}
+
+// Calls body(offset, load, store) along a row: load(p, fill) and store(x, p) work on p + offset.
+template <typename T, typename Body>
+inline void along(std::int64_t width, const Body& body) {
+  constexpr std::int64_t kStep = Pair<T>::kSize;
+  std::int64_t i = 0;
+  for (; i + kStep <= width; i += kStep) {
+    body([i](const auto* p, T = T(0)) { return load<T>(p + i); },
+         [i](const Pair<T>& x, auto* p) { store(x, p + i); });
+  }
+  if (const std::int64_t rest = width - i; rest > 0) {
+    body([i, rest](const auto* p, T fill = T(0)) { return load_part<T>(p + i, rest, fill); },
+         [i, rest](const Pair<T>& x, auto* p) { store_part(x, p + i, rest); });
+  }
+}
+
+template <typename T>
+T sum(const Pair<T>& x) {
+  alignas(64) T lanes[Vectorized<T>::size()];
+  (x.a + x.b).store(lanes);
+  T total = 0;
+  for (const T lane : lanes) total += lane;
+  return total;
+}
+
+template <typename T>
+T largest(const Pair<T>& x) {
+  alignas(64) T lanes[Vectorized<T>::size()];
+  at::vec::maximum(x.a, x.b).store(lanes);
+  return *std::max_element(std::begin(lanes), std::end(lanes));
+}
+
+template <typename T, typename S>
+void norm(const T* x, const T* weight, const T* bias, double eps, std::int64_t rows,
+          std::int64_t width, S* y, T* mean, T* rstd) {
+  const T count = static_cast<T>(width);
+  for (std::int64_t r = 0; r < rows; ++r, x += width, y += width) {
+    Pair<T> total(T(0));
+    along<T>(width, [&](auto get, auto) { total = total + get(x); });
+    const T m = sum(total) / count;
+    Pair<T> squares(T(0));
+    along<T>(width, [&](auto get, auto) {
+      const Pair<T> d = get(x, m) - Pair<T>(m);
+      squares = multiply_add(d, d, squares);
+    });
+    const T scale = T(1) / std::sqrt(sum(squares) / count + static_cast<T>(eps));
+    mean[r] = m;
+    rstd[r] = scale;
+    along<T>(width, [&](auto get, auto put) {
+      const Pair<T> hat = (get(x) - Pair<T>(m)) * Pair<T>(scale);
+      put(multiply_add(hat, get(weight), get(bias)), y);
+    });
+  }
+}
+
+template <typename T, typename S>
+void norm_backward(const S* dy, const T* x, const T* weight, const T* mean, const T* rstd,
+                   std::int64_t rows, std::int64_t width, T* dx, T* dweight, T* dbias) {
+  const T count = static_cast<T>(width);
+  for (std::int64_t r = 0; r < rows; ++r, dy += width, x += width, dx += width) {
+    const Pair<T> m(mean[r]), scale(rstd[r]);
+    Pair<T> along_one(T(0)), along_hat(T(0));
+    along<T>(width, [&](auto get, auto put) {
+      const Pair<T> g = get(dy), hat = (get(x) - m) * scale, weighted = g * get(weight);
+      along_one = along_one + weighted;
+      along_hat = multiply_add(weighted, hat, along_hat);
+      put(multiply_add(g, hat, get(dweight)), dweight);
+      put(get(dbias) + g, dbias);
+    });
+    const Pair<T> one(sum(along_one) / count), hat_part(sum(along_hat) / count);
+    along<T>(width, [&](auto get, auto put) {
+      const Pair<T> hat = (get(x) - m) * scale;
+      put(scale * (get(dy) * get(weight) - one - hat * hat_part), dx);
+    });
+  }
+}
+
+// gelu(x) = x * cdf(x), with slope cdf(x) + x * density(x).
+template <typename T>
+struct Gelu {
+  Pair<T> value, slope;
+};
+
+inline Gelu<double> gelu(const Pair<double>& x) {
+  const Pair<double> half(0.5);
+  const Pair<double> erf =
+      (x * Pair<double>(std::sqrt(0.5))).map([](const auto& v) { return v.erf(); });
+  const Pair<double> cdf = multiply_add(erf, half, half);
+  const Pair<double> density = (x * x * Pair<double>(-0.5)).map([](const auto& v) {
+    return v.exp();
+  }) * Pair<double>(0.3989422804014327);
+  return {x * cdf, multiply_add(x, density, cdf)};
+}
+
+// One exponential serves both: erf(z) = 1 - polynomial(t) * exp(-z * z), t = 1 / (1 + p * |z|)
+// (Abramowitz and Stegun 7.1.26, off by at most 1.5e-7) with z = x / sqrt(2), so that exp(-z * z)
+// is the density but for its factor.
+inline Gelu<float> gelu(const Pair<float>& x) {
+  const auto constant = [](double value) { return Pair<float>(static_cast<float>(value)); };
+  const Pair<float> bell = (x * x * constant(-0.5)).map([](const auto& v) { return v.exp_u20(); });
+  const Pair<float> size = x.map([](const auto& v) { return v.abs(); });
+  const Pair<float> t =
+      constant(1.0) / multiply_add(size, constant(0.3275911 * 0.7071067811865476), constant(1.0));
+  Pair<float> tail = constant(1.061405429);
+  for (const double coefficient : {-1.453152027, 1.421413741, -0.284496736, 0.254829592}) {
+    tail = multiply_add(tail, t, constant(coefficient));
+  }
+  tail = tail * t * bell * constant(0.5);  // the probability beyond |x|
+  const auto side = [](const Vectorized<float>& v, const Vectorized<float>& beyond) {
+    return Vectorized<float>::blendv(Vectorized<float>(1.0F) - beyond, beyond,
+                                     v < Vectorized<float>(0.0F));
+  };
+  const Pair<float> cdf(side(x.a, tail.a), side(x.b, tail.b));
+  return {x * cdf, multiply_add(x * constant(0.3989422804014327), bell, cdf)};
+}
+
+template <typename T, typename S>
+void bias_gelu(S* h, const T* bias, std::int64_t rows, std::int64_t width, S* slope) {
+  for (std::int64_t r = 0; r < rows; ++r, h += width) {
+    along<T>(width, [&](auto get, auto put) {
+      const Gelu<T> g = gelu(get(h) + get(bias));
+      put(g.value, h);
+      if (slope != nullptr) put(g.slope, slope);
+    });
+    if (slope != nullptr) slope += width;
+  }
+}
+
+template <typename T, typename S>
+void add_rows(const S* x, std::int64_t rows, std::int64_t width, T* sums) {
+  for (std::int64_t r = 0; r < rows; ++r, x += width) {
+    along<T>(width, [&](auto get, auto put) { put(get(sums) + get(x), sums); });
+  }
+}
+
+template <typename T, typename S>
+void multiply(S* x, const S* factor, std::int64_t count) {
+  along<T>(count, [&](auto get, auto put) { put(get(x) * get(factor), x); });
+}
+
+template <typename T>
+void softmax(T* s, const T* bias, const T* mask, std::int64_t width) {
+  constexpr T kNone = -std::numeric_limits<T>::infinity();
+  Pair<T> top(kNone);
+  along<T>(width, [&](auto get, auto put) {
+    Pair<T> x = get(s, kNone);
+    if (bias != nullptr) x = x + get(bias);
+    if (mask != nullptr) x = x + get(mask);
+    if (bias != nullptr || mask != nullptr) put(x, s);
+    top = maximum(top, x);
+  });
+  const Pair<T> shift(largest(top));
+  Pair<T> total(T(0));
+  along<T>(width, [&](auto get, auto put) {
+    const Pair<T> e = (get(s, kNone) - shift).map([](const auto& v) { return v.exp(); });
+    put(e, s);
+    total = total + e;
+  });
+  const Pair<T> scale(T(1) / sum(total));
+  along<T>(width, [&](auto get, auto put) { put(get(s) * scale, s); });
+}
+
+template <typename T>
+void softmax_backward(const T* p, T* dp, std::int64_t width) {
+  Pair<T> total(T(0));
+  along<T>(width, [&](auto get, auto) { total = multiply_add(get(p), get(dp), total); });
+  const Pair<T> shift(sum(total));
+  along<T>(width, [&](auto get, auto put) { put(get(p) * (get(dp) - shift), dp); });
+}
+
+template <typename T, typename S>
+constexpr RowKernels<T, S> table() {
+  return {&norm<T, S>,     &norm_backward<T, S>, &bias_gelu<T, S>,    &add_rows<T, S>,
+          &multiply<T, S>, &softmax<T>,          &softmax_backward<T>};
+}
+
+}  // namespace
+
+extern const RowKernels<float, float> kFloat = table<float, float>();
+extern const RowKernels<double, double> kDouble = table<double, double>();
+extern const RowKernels<float, c10::BFloat16> kBfloat16 = table<float, c10::BFloat16>();
+
+}  // namespace pareprop::CPU_CAPABILITY

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <tuple>
+
+namespace pareprop {
+
+// The row kernels on tensors: rows split over the threads, sums over rows in fixed chunks, so that
+// the bits do not depend on the number of threads. No autograd. Where there is no kernel (another
+// device or type), torch's operators. Rows run along the last dimension.
+
+// Layer norm of x in `dtype`, mean and rstd (rows).
+std::tuple<at::Tensor, at::Tensor, at::Tensor> norm_rows(const at::Tensor& x,
+                                                         const at::Tensor& weight,
+                                                         const at::Tensor& bias, double eps,
+                                                         at::ScalarType dtype);
+// Gradients of x, weight and bias.
+std::tuple<at::Tensor, at::Tensor, at::Tensor> norm_rows_backward(const at::Tensor& dy,
+                                                                  const at::Tensor& x,
+                                                                  const at::Tensor& weight,
+                                                                  const at::Tensor& mean,
+                                                                  const at::Tensor& rstd);
+
+// h = gelu(h + bias) in place; with `slope_wanted` returns gelu'(h + bias). h is contiguous.
+at::Tensor bias_gelu_(at::Tensor& h, const at::Tensor& bias, bool slope_wanted);
+
+// The sum of all rows, in `dtype`.
+at::Tensor sum_rows(const at::Tensor& x, at::ScalarType dtype);
+
+}  // namespace pareprop
