@@ -17,7 +17,7 @@ export GOMP_SPINCOUNT ?= 2000
 no_aslr := $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test bench format format-check tidy asan tsan clean reconfigure
+.PHONY: help setup build demo test bench bench-peers format format-check tidy asan tsan clean reconfigure
 
 help: ## What there is
 	@echo "make TARGET [JOBS=N] [TORCH_PREFIX=/path/to/libtorch]"
@@ -47,6 +47,13 @@ bench: build/build.ninja ## The micro-benchmarks
 	cmake --preset release -DPAREPROP_BUILD_BENCH=ON $(configure_flags)
 	cmake --build build --parallel $(JOBS)
 	@set -e; for program in build/bench/*_bench; do echo "$$program"; "$$program"; done
+
+# PEERS="--rows 'vit_*' --precisions fp32" chooses; PEERS=--help says what there is. Stopped, it goes on where it was.
+PEERS_PYTHON ?= .venv/bin/python
+bench-peers: build/build.ninja ## A race with PyTorch on the same networks: hours, on an idle machine
+	cmake --preset release -DPAREPROP_BUILD_BENCH=ON $(configure_flags)
+	cmake --build build --parallel $(JOBS) --target peers_worker peers_meter
+	$(PEERS_PYTHON) bench/peers/run.py $(PEERS)
 
 format: setup ## Format all sources
 	@clang-format -i $(SOURCES)

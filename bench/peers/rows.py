@@ -1,0 +1,57 @@
+"""The problems of the race, and who races."""
+
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+
+@dataclass(frozen=True)
+class Row:
+    model: str
+    batch: int
+    overrides: dict = field(default_factory=dict)
+
+    @property
+    def label(self):
+        length = f"x{self.overrides['length']}" if "length" in self.overrides else ""
+        return f"{self.model}-b{self.batch}{length}"
+
+
+ROWS = [
+    Row("vit_tiny", 1),
+    Row("vit_small", 4),
+    Row("vit_small", 32),
+    Row("vit_base", 8),
+    Row("swin_tiny", 4),
+    Row("swin_tiny", 16),
+    Row("mvit_tiny", 4),
+    Row("roberta_base", 4, {"length": 128}),
+]
+
+# Every family, as small as it gets with a shifted window, a padded map and a transition in it.
+QUICK_ROWS = [
+    Row("vit_tiny", 4, {"depths": [4], "width": 48, "image_size": 96, "classes": 10}),
+    Row("swin_tiny", 4, {"depths": [3, 1, 2, 1], "width": 24, "image_size": 56, "classes": 10}),
+    Row("mvit_tiny", 4, {"depths": [2, 2, 3, 1], "width": 16, "image_size": 48, "classes": 10}),
+    Row("roberta_base", 4, {"depths": [4], "width": 48, "length": 32, "vocabulary": 101}),
+]
+
+OURS = ["ours_stored", "ours_checkpoint", "ours_reprop", "ours_pareprop", "ours_auto"]
+STORED_FORMS = {"torch_sdpa": "sdpa", "torch_matmul": "matmul"}
+# These use the attention of the faster of the forms.
+OTHER_RIVALS = ["torch_compile", "torch_checkpoint", "torch_reversible"]
+HUGGING_FACE = "hugging_face"
+CONTESTANTS = OURS + list(STORED_FORMS) + OTHER_RIVALS + [HUGGING_FACE]
+HUGGING_FACE_FAMILIES = ("vit", "swin", "roberta")
+
+# Largest relative difference of a gradient from that of stored float32 PyTorch, matmul attention. In bf16
+# PyTorch's own is up to 0.1 away (tables of relative positions, after bf16 convolutions); a wrong one, 1.
+BARS = {"fp32": 1e-3, "bf16": 2.5e-1}
+
+
+def chosen(names, patterns):
+    """Those that match one of the patterns, separated by commas; each must match one."""
+    wanted = [p for p in patterns.split(",") if p]
+    for pattern in wanted:
+        if not any(fnmatchcase(name, pattern) for name in names):
+            raise ValueError(f"nothing matches '{pattern}': expected some of {', '.join(names)}")
+    return [name for name in names if any(fnmatchcase(name, p) for p in wanted)]

@@ -1,0 +1,141 @@
+"""Races this project against PyTorch on the same networks, weights and batches: checks gradients, then
+lets all contestants take turns, and writes a table. `make bench-peers`, or see --help; README.md says
+how to read the table."""
+
+import argparse
+import json
+import os
+import platform
+import sys
+import tempfile
+from contextlib import ExitStack
+from importlib.metadata import version
+from pathlib import Path
+
+import report
+from race import Race, WrongGradients, say
+from rows import BARS, CONTESTANTS, QUICK_ROWS, ROWS, chosen
+from workers import HERE, Workers, WorkerError, environment
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    build = HERE.parent.parent / "build"
+    add = parser.add_argument
+    add("--build", type=Path, default=build, help="where CMake built peers_worker and peers_meter")
+    add("--out", type=Path, default=build / "bench-peers", help="folder of the results")
+    add("--rows", default="*", help="which rows, patterns separated by commas")
+    add("--precisions", default="fp32,bf16")
+    add("--contestants", default="*", help="which ones, patterns separated by commas")
+    add("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    add("--rounds", type=int, default=5, help="turns of each contestant")
+    add("--steps", type=int, default=2, help="timed steps of a turn, at least")
+    add("--turn-seconds", type=float, default=1.0, help="small rows take more steps, for so long a turn")
+    add("--warm", type=int, default=2, help="steps before the first turn")
+    add("--gemm-seconds", type=float, default=5.0, help="for the machine's GEMM peak of a row; 0: none")
+    add("--gemm-side", type=int, default=2048)
+    add("--seed", type=int, default=1)
+    add("--timeout", type=float, default=3600, help="seconds that an answer may take")
+    add("--quick", action="store_true", help="a smoke test: tiny networks, processes shared, figures mean nothing")
+    add("--no-meter", action="store_true", help="do not measure PyTorch's activations")
+    add("--fresh", action="store_true", help="forget the results that are there")
+    add("--list", action="store_true", help="print rows and contestants, and end")
+    return parser.parse_args()
+
+
+def machine():
+    cpu = platform.processor() or platform.machine()
+    try:
+        with open("/proc/cpuinfo") as file:
+            names = [line.split(":", 1)[1].strip() for line in file if line.startswith("model name")]
+        cpu = names[0] if names else cpu
+    except OSError:
+        pass
+    return {"cpu": cpu, "cores": os.cpu_count(), "torch": version("torch")}
+
+
+def settle(options):
+    """Completes the options; returns what results must share to be comparable."""
+    if options.quick:
+        options.rounds, options.steps, options.turn_seconds, options.warm = 1, 1, 0.0, 1
+        options.gemm_seconds, options.gemm_side = 0.05, 128
+    options.contestants = chosen(CONTESTANTS, options.contestants)
+    options.precisions = chosen(list(BARS), options.precisions)
+    options.worker = options.build / "bench" / "peers" / "peers_worker"
+    options.meter = None if options.no_meter else options.build / "bench" / "peers" / "libpeers_meter.so"
+    for needed in filter(None, (options.worker, options.meter)):
+        if not needed.exists():
+            sys.exit(f"peers: {needed} is not there: build the targets peers_worker and peers_meter, or name "
+                     "another folder with --build")
+    keys = ("contestants", "threads", "rounds", "steps", "turn_seconds", "seed", "quick")
+    return {key: getattr(options, key) for key in keys} | machine()
+
+
+def load(path, settings):
+    """The results under these settings that an earlier run has written."""
+    done = {}
+    if path.exists():
+        for line in path.read_text().splitlines():
+            try:
+                result = json.loads(line)
+            except json.JSONDecodeError:  # the last one, cut off
+                continue
+            if result["settings"] == settings:
+                done[result["label"], result["precision"]] = result
+    return done
+
+
+def race_all(options, settings, rows, done, file):
+    """Adds to `done`, and to the file as they come; returns [label, precision, why] of those that failed."""
+    failed = []
+    with tempfile.TemporaryDirectory(dir=options.out) as folder, ExitStack() as stack:
+        folder = Path(folder)
+        env = environment(options.threads, folder)
+        workers = Workers(options.worker, env, options.out, options.timeout, together=options.quick)
+        stack.callback(workers.close)
+        for row, precision in ((row, precision) for row in rows for precision in options.precisions):
+            if (row.label, precision) in done:
+                say(f"{row.label} {precision}: there already")
+                continue
+            try:
+                result = Race(row, precision, options, workers, folder).run()
+            except (WorkerError, WrongGradients) as error:
+                say(f"{row.label} {precision} FAILED: {error}")
+                failed.append([row.label, precision, str(error)])
+                continue
+            done[row.label, precision] = result | {"settings": settings}
+            with open(file, "a") as lines:
+                lines.write(json.dumps(done[row.label, precision]) + "\n")
+            print(report.row_table(result), flush=True)
+    return failed
+
+
+def main():
+    options = parse()
+    rows = QUICK_ROWS if options.quick else ROWS
+    if options.list:
+        print("rows:", *(row.label for row in rows), "\ncontestants:", *CONTESTANTS)
+        return 0
+    try:
+        labels = chosen([row.label for row in rows], options.rows)
+        settings = settle(options)
+    except ValueError as error:
+        sys.exit(f"peers: {error}")
+    options.out.mkdir(parents=True, exist_ok=True)
+    file = options.out / "results.jsonl"
+    if options.fresh:
+        file.unlink(missing_ok=True)
+    done = load(file, settings)
+    failed = race_all(options, settings, [row for row in rows if row.label in labels], done, file)
+    order = [(row.label, precision) for precision in BARS for row in rows]
+    results = [done[key] for key in order if key in done]
+    (options.out / "table.md").write_text(report.whole(results, settings, failed))
+    whole = {"settings": settings, "summary": report.summary(results), "failed": failed, "rows": results}
+    (options.out / "results.json").write_text(json.dumps(whole, indent=1) + "\n")
+    print(report.summary_text(results))
+    print(f"written: {options.out}/table.md, results.json, results.jsonl")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
