@@ -2,14 +2,12 @@
 
 #include <ATen/ops/bmm.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/softmax.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "pareprop/memory/meter.h"
+#include "pareprop/ops/attention.h"
 #include "pareprop/ops/conv2d.h"
-#include "pareprop/ops/random_stream.h"
 
 namespace pareprop::models {
 namespace {
@@ -83,28 +81,20 @@ at::Tensor PoolingAttention::attend(const at::Tensor& normed, const BranchCall& 
     return pool.conv ? pool.norm->forward(pool.conv->forward(maps)).to(maps.scalar_type()) : maps;
   };
   const at::Tensor q = pooled(pool_q_, qkv[0]);
-  at::Tensor mixed = mix(q, pooled(pool_k_, qkv[1]), pooled(pool_v_, qkv[2]));
-  if (shape_.residual_pooling) mixed = mixed.add(q.flatten(1, 2));
-  const at::Tensor tokens =
-      mixed.view({batch, heads, -1, head}).transpose(1, 2).reshape({batch, -1, shape_.width});
-  return drop_output(*this, shape_.drop, proj_->forward(tokens, call.output_needed));
-}
-
-at::Tensor PoolingAttention::mix(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
-  // The keys are fewer than the queries.
-  const double scale = 1.0 / std::sqrt(static_cast<double>(k.size(-1)));
-  const at::Tensor keys = k.flatten(1, 2).mul(scale);
-  at::Tensor scores = at::bmm(q.flatten(1, 2), keys.transpose(1, 2));
+  auto as_heads = [&](const at::Tensor& maps) { return maps.view({batch, heads, -1, head}); };
+  AttentionTerms terms{.dropout = is_training() ? shape_.drop.dropout : 0.0};
   if (shape_.relative_positions) {
-    // In place: nothing keeps the scores as they were.
-    const auto map = shape_.kv_map();
-    scores.unflatten(-1, {map, map})
-        .add_(position_scores(q, rel_pos_h_, 1).flatten(1, 2).unsqueeze(-1))
-        .add_(position_scores(q, rel_pos_w_, 2).flatten(1, 2).unsqueeze(-2));
+    const std::int64_t queries = q.size(1) * q.size(2);
+    auto scores = [&](const at::Tensor& table, int axis) {
+      return position_scores(q, table, axis).reshape({batch, heads, queries, -1});
+    };
+    terms.position_rows = scores(rel_pos_h_, 1);
+    terms.position_columns = scores(rel_pos_w_, 2);
   }
-  at::Tensor p = at::softmax(scores, -1);
-  if (is_training()) p = dropout(p, shape_.drop.dropout);
-  return at::bmm(p.to(v.scalar_type()), v.flatten(1, 2));
+  at::Tensor mixed = attention(as_heads(q), as_heads(pooled(pool_k_, qkv[1])),
+                               as_heads(pooled(pool_v_, qkv[2])), terms);
+  if (shape_.residual_pooling) mixed = mixed.add(as_heads(q).transpose(1, 2).flatten(2));
+  return drop_output(*this, shape_.drop, proj_->forward(mixed, call.output_needed));
 }
 
 // q (maps, q_map, q_map, head) by the rows of the table that belong to its coordinate along `axis`:

@@ -66,7 +66,6 @@ class PoolingAttention : public ModuleWithConstants {
   };
   void place_constants(const at::TensorOptions& weights) override;
   Pool add_pool(const std::string& letter, std::int64_t stride, WeightMaker& make);
-  at::Tensor mix(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v);
   at::Tensor position_scores(const at::Tensor& q, const at::Tensor& table, int axis);
 
   PoolingShape shape_;
