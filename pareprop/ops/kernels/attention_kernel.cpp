@@ -171,8 +171,10 @@ void backward_head(const AttentionProblem<T>& a, std::int64_t b, std::int64_t h,
   for (std::int64_t first = 0; first < a.queries; first += step) {
     const std::int64_t rows = std::min(step, a.queries - first), count = rows * a.keys;
     const std::int64_t element = (head.first_query() + first) * a.keys;
-    const T* p = kept_p + element;
-    if (kept_p == nullptr) {
+    const T* p = nullptr;
+    if (kept_p != nullptr) {
+      p = kept_p + element;
+    } else {
       T* again = sized(scratch.scores, count);
       head.probabilities(first, rows, again, scratch.row);
       if (a.dropout) drop(*a.dropout, element, count, again, scratch.dropped);
