@@ -19,22 +19,13 @@
 namespace pareprop::cli {
 namespace {
 
-struct Flags {
-  ModelFlags network;
-  std::int64_t batch = 4;
-  std::string precision = "fp32";
-  bool exact = false;
-  std::string modes;
+struct Flags : StepFlags {
   int rounds = 5;
   int steps = 2;
-  std::uint64_t seed = 0;
-  int threads = 0;
-  std::string json;
 };
 
 MeasureOptions checked_options(const Flags& flags) {
-  expect_at_least("--batch", 1, flags.batch);
-  expect_at_least("--threads", 0, flags.threads);
+  apply_step_flags(flags);
   expect_at_least("--rounds", 1, flags.rounds);
   expect_at_least("--steps", 1, flags.steps);
   return {.modes = parse_modes(flags.modes, flags.network.overrides.plain),
@@ -49,7 +40,6 @@ MeasureOptions checked_options(const Flags& flags) {
 int bench_model(const Flags& flags, const Console& console) {
   MeasureOptions options = checked_options(flags);
   const JsonOutput json(flags.json, console.out);
-  if (flags.threads > 0) at::set_num_threads(flags.threads);
   const auto shape = make_model(flags.network, {.device = at::kMeta});
   options.forward_macs = models::cost_of(*shape).macs;
   const auto model =
@@ -120,17 +110,9 @@ Action add_bench(CLI::App& app) {
   auto* command =
       app.add_subcommand("bench", "Time a training step in every mode, and see its memory");
   const auto flags = std::make_shared<Flags>();
-  add_model_flags(*command, flags->network);
-  command->add_option("--batch", flags->batch, "Samples");
-  command->add_option("--precision", flags->precision, "Of the branches: fp32, bf16 or fp64");
-  command->add_flag("--exact", flags->exact,
-                    "Fixed-point streams, recovered bit for bit (default: off)");
-  command->add_option("--modes", flags->modes, modes_help());
+  add_step_flags(*command, *flags);
   command->add_option("--rounds", flags->rounds, "Turns of each mode");
   command->add_option("--steps", flags->steps, "Steps of a turn");
-  command->add_option("--seed", flags->seed, "Of weights, data and dropout");
-  command->add_option("--threads", flags->threads, "CPU threads; 0: all cores");
-  command->add_option("--json", flags->json, kJsonHelp)->type_name("FILE");
   return [flags](const Console& console) { return bench_model(*flags, console); };
 }
 

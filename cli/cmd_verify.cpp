@@ -18,20 +18,8 @@
 namespace pareprop::cli {
 namespace {
 
-struct Flags {
-  ModelFlags network;
-  std::int64_t batch = 2;
-  std::string precision = "fp32";
-  bool exact = false;
-  std::string modes;
-  std::uint64_t seed = 0;
-  int threads = 0;
-  std::string json;
-};
-
-VerifyOptions checked_options(const Flags& flags) {
-  expect_at_least("--batch", 1, flags.batch);
-  expect_at_least("--threads", 0, flags.threads);
+VerifyOptions checked_options(const StepFlags& flags) {
+  apply_step_flags(flags);
   return {.modes = parse_modes(flags.modes, flags.network.overrides.plain),
           .batch = flags.batch,
           .precision = parse_precision(flags.precision),
@@ -70,10 +58,9 @@ nlohmann::ordered_json json_row(const VerifyRow& row, double tolerance) {
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-int verify_model(const Flags& flags, const Console& console) {
+int verify_model(const StepFlags& flags, const Console& console) {
   const VerifyOptions options = checked_options(flags);
   const JsonOutput json(flags.json, console.out);
-  if (flags.threads > 0) at::set_num_threads(flags.threads);
   const auto model =
       make_model(flags.network, {.dtype = stream_dtype(options.precision), .seed = flags.seed});
   int depth = 0;
@@ -136,16 +123,9 @@ int verify_model(const Flags& flags, const Console& console) {
 Action add_verify(CLI::App& app) {
   auto* command = app.add_subcommand(
       "verify", "Compare the gradients of every mode with those of ordinary autograd");
-  const auto flags = std::make_shared<Flags>();
-  add_model_flags(*command, flags->network);
-  command->add_option("--batch", flags->batch, "Samples");
-  command->add_option("--precision", flags->precision, "Of the branches: fp32, bf16 or fp64");
-  command->add_flag("--exact", flags->exact,
-                    "Fixed-point streams, recovered bit for bit (default: off)");
-  command->add_option("--modes", flags->modes, modes_help());
-  command->add_option("--seed", flags->seed, "Of weights, data and dropout");
-  command->add_option("--threads", flags->threads, "CPU threads; 0: all cores");
-  command->add_option("--json", flags->json, kJsonHelp)->type_name("FILE");
+  const auto flags = std::make_shared<StepFlags>();
+  flags->batch = 2;
+  add_step_flags(*command, *flags);
   return [flags](const Console& console) { return verify_model(*flags, console); };
 }
 

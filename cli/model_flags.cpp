@@ -1,11 +1,14 @@
 #include "cli/model_flags.h"
 
+#include <ATen/Parallel.h>
+
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <algorithm>
 
 #include "cli/command.h"
+#include "cli/output_file.h"
 
 namespace pareprop::cli {
 
@@ -30,6 +33,28 @@ void add_model_flags(CLI::App& command, ModelFlags& flags) {
                      "Probability at the last block (default: the model's)");
 }
 
+void add_step_flags(CLI::App& command, StepFlags& flags) {
+  add_model_flags(command, flags.network);
+  std::vector<std::string> names;
+  for (const Mode mode : all_modes()) names.emplace_back(name(mode));
+  command.add_option("--batch", flags.batch, "Samples");
+  command.add_option("--precision", flags.precision, "Of the branches: fp32, bf16 or fp64");
+  command.add_flag("--exact", flags.exact,
+                   "Fixed-point streams, recovered bit for bit (default: off)");
+  command.add_option("--modes", flags.modes,
+                     "Which modes, separated by commas (default: " + join(names, ",") +
+                         "; with --plain: stored,checkpoint)");
+  command.add_option("--seed", flags.seed, "Of weights, data and dropout");
+  command.add_option("--threads", flags.threads, "CPU threads; 0: all cores");
+  command.add_option("--json", flags.json, kJsonHelp)->type_name("FILE");
+}
+
+void apply_step_flags(const StepFlags& flags) {
+  expect_at_least("--batch", 1, flags.batch);
+  expect_at_least("--threads", 0, flags.threads);
+  if (flags.threads > 0) at::set_num_threads(flags.threads);
+}
+
 std::shared_ptr<models::Model> make_model(const ModelFlags& flags,
                                           const models::WeightOptions& weights) {
   expect_probability("--dropout", flags.overrides.dropout.value_or(0.0));
@@ -52,13 +77,6 @@ std::vector<Mode> parse_modes(const std::string& text, bool plain) {
     begin = end + 1;
   }
   return modes;
-}
-
-std::string modes_help() {
-  std::vector<std::string> names;
-  for (const Mode mode : all_modes()) names.emplace_back(name(mode));
-  return "Which modes, separated by commas (default: " + join(names, ",") +
-         "; with --plain: stored,checkpoint)";
 }
 
 std::string join(const std::vector<std::string>& words, const std::string& separator) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -29,12 +30,27 @@ std::shared_ptr<models::Model> make_model(const ModelFlags& flags,
 // "vit_tiny", "plain vit_tiny".
 std::string title(const ModelFlags& flags);
 
+// What subcommands that run training steps of a network share.
+struct StepFlags {
+  ModelFlags network;
+  std::int64_t batch = 4;
+  std::string precision = "fp32";
+  bool exact = false;
+  std::string modes;
+  std::uint64_t seed = 0;
+  int threads = 0;
+  std::string json;
+};
+
+// The flags of the network, --batch, --precision, --exact, --modes, --seed, --threads and --json.
+void add_step_flags(CLI::App& command, StepFlags& flags);
+
+// Throws UsageError for numbers out of their range; sets the number of threads.
+void apply_step_flags(const StepFlags& flags);
+
 // Modes separated by commas; empty: all that the network can be trained in. Throws
 // std::invalid_argument.
 std::vector<Mode> parse_modes(const std::string& text, bool plain);
-// Of --modes, with its default.
-std::string modes_help();
-
 std::string join(const std::vector<std::string>& words, const std::string& separator);
 
 }  // namespace pareprop::cli
