@@ -59,10 +59,23 @@ def seconds_of(batch, m, k, n, a_transposed, b_transposed, dtype, least):
     return best_seconds(lambda: product(a, b, out=out), least)
 
 
+def square_seconds(side, dtype, least):
+    return seconds_of(1, side, side, side, False, False, dtype, least)
+
+
+def affordable_side(side, dtype, least):
+    """`side`, or less where a product would take much longer than `least` seconds: a CPU without bf16."""
+    small = min(side, 256)
+    while small < side and 8 * square_seconds(small, dtype, 0.0) <= least:
+        small *= 2
+    return min(small, side)
+
+
 def peak(precision, gemms, side, least):
     """GFLOP/s of a square product and of all that a GemmRecorder has seen; `least` seconds for each part."""
     dtype = {"fp32": "float32", "bf16": "bfloat16"}[precision]
-    square = 2e-9 * side ** 3 / seconds_of(1, side, side, side, False, False, dtype, least)
+    side = affordable_side(side, dtype, least)
+    square = 2e-9 * side ** 3 / square_seconds(side, dtype, least)
     flops = seconds = 0.0
     for *shape, count in gemms:
         batch, m, k, n = shape[:4]

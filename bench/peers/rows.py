@@ -44,7 +44,7 @@ CONTESTANTS = OURS + list(STORED_FORMS) + OTHER_RIVALS + [HUGGING_FACE]
 HUGGING_FACE_FAMILIES = ("vit", "swin", "roberta")
 
 # Largest relative difference of a gradient from that of stored float32 PyTorch, matmul attention. In bf16
-# PyTorch's own is up to 0.1 away (tables of relative positions, after bf16 convolutions); a wrong one, 1.
+# PyTorch's own is up to 0.1 away (biases of norms within MViT's attention); a wrong one, about 1.
 BARS = {"fp32": 1e-3, "bf16": 2.5e-1}
 
 

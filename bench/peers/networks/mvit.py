@@ -53,8 +53,9 @@ class PoolingAttention(nn.Module):
         self.register_buffer("rows", table_rows(self.q_side, self.kv_side), persistent=False)
 
     def pool(self, maps, conv, norm):
-        """(maps, side, side, head) -> the same, smaller. A convolution in channels-last order."""
-        return norm(conv(maps.permute(0, 3, 1, 2)).permute(0, 2, 3, 1))
+        """(maps, side, side, head) -> the same, smaller. A convolution in channels-last order. The norm is in
+        float32, as autocast has it on GPUs: in bf16 the gradient of its bias was seen to be half wrong."""
+        return norm(conv(maps.permute(0, 3, 1, 2)).permute(0, 2, 3, 1).float())
 
     def to_maps(self, tokens):
         """(..., batch, tokens, heads * head) -> (..., batch * heads, side, side, head)."""
