@@ -1,6 +1,5 @@
 #include "pareprop/models/pooling_attention.h"
 
-#include <ATen/ops/bmm.h>
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
@@ -8,6 +7,7 @@
 #include "pareprop/memory/meter.h"
 #include "pareprop/ops/attention.h"
 #include "pareprop/ops/conv2d.h"
+#include "pareprop/ops/product.h"
 
 namespace pareprop::models {
 namespace {
@@ -107,7 +107,7 @@ at::Tensor PoolingAttention::position_scores(const at::Tensor& q, const at::Tens
                               .to(q.scalar_type())
                               .view({side, -1, head});
   const at::Tensor lines = q.movedim(axis, 0).reshape({side, maps * side, head});
-  return at::bmm(lines, rows.transpose(1, 2)).view({side, maps, side, -1}).movedim(0, axis);
+  return batched_product(lines, rows.transpose(1, 2)).view({side, maps, side, -1}).movedim(0, axis);
 }
 
 at::Tensor PoolingAttention::pool_as_queries(const at::Tensor& tokens) {

@@ -13,6 +13,7 @@
 
 #include "pareprop/ops/kernels/attention_kernel.h"
 #include "pareprop/ops/precision.h"
+#include "pareprop/ops/product.h"
 #include "pareprop/ops/recording.h"
 
 namespace pareprop {
@@ -222,6 +223,16 @@ Tensor run(variable_list inputs, std::int64_t heads, const AttentionTerms& terms
   return AttentionFunction::apply(at::TensorList(given), present, heads, dropout);
 }
 
+// Of bf16 that the CPU has no products of: the kernels in float32 (Note [bf16 on CPUs without it]).
+Tensor run_wide(const variable_list& sources, std::int64_t heads, AttentionTerms terms) {
+  variable_list wide;
+  for (const Tensor& t : sources) wide.push_back(t.to(at::kFloat).contiguous());
+  for (Tensor* t : {&terms.bias, &terms.mask, &terms.position_rows, &terms.position_columns}) {
+    if (t->defined()) *t = t->to(at::kFloat);
+  }
+  return run(std::move(wide), heads, terms).to(sources.front().scalar_type());
+}
+
 // The scores that positions on a map add, (batch, heads, queries, keys).
 Tensor position_scores(const AttentionTerms& terms) {
   return terms.position_rows.unsqueeze(-1).add(terms.position_columns.unsqueeze(-2)).flatten(-2);
@@ -249,13 +260,15 @@ Tensor composed_attention(const Tensor& q, const Tensor& k, const Tensor& v,
 
 Tensor self_attention(const Tensor& qkv, std::int64_t heads, const AttentionTerms& terms) {
   if (has_kernel(qkv)) return run({qkv.contiguous()}, heads, terms);
+  if (widens_bf16(qkv)) return run_wide({qkv}, heads, terms);
   const variable_list parts = heads_of(qkv, heads);
   return composed_attention(parts[0], parts[1], parts[2], terms);
 }
 
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionTerms& terms) {
-  if (!has_kernel(q)) return composed_attention(q, k, v, terms);
-  return run({q.contiguous(), k.contiguous(), v.contiguous()}, 0, terms);
+  if (has_kernel(q)) return run({q.contiguous(), k.contiguous(), v.contiguous()}, 0, terms);
+  if (widens_bf16(q)) return run_wide({q, k, v}, 0, terms);
+  return composed_attention(q, k, v, terms);
 }
 
 }  // namespace pareprop

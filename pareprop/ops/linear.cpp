@@ -1,11 +1,10 @@
 #include "pareprop/ops/linear.h"
 
 #include <ATen/ops/empty.h>
-#include <ATen/ops/linear.h>
-#include <ATen/ops/mm.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "pareprop/ops/precision.h"
+#include "pareprop/ops/product.h"
 #include "pareprop/ops/recording.h"
 #include "pareprop/ops/weight_gradient.h"
 
@@ -32,7 +31,7 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
     ctx->saved_data["x_dtype"] = x.scalar_type();
     ctx->saved_data["weight_dtype"] = weight.scalar_type();
     if (!output_needed) return unspecified(x_used, weight.size(0));
-    return at::linear(x_used, weight_used, bias ? bias->to(dtype) : Tensor());
+    return affine(x_used, weight_used, bias ? bias->to(dtype) : Tensor());
   }
 
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
@@ -43,8 +42,8 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
     const auto dtype = ctx->saved_data["weight_dtype"].toScalarType();
     variable_list result(4);
     if (ctx->needs_input_grad(0)) {
-      const Tensor dx = at::mm(dy, weight).reshape(x.sizes());
-      result[0] = dx.to(ctx->saved_data["x_dtype"].toScalarType());
+      const auto x_dtype = ctx->saved_data["x_dtype"].toScalarType();
+      result[0] = product(dy, weight, x_dtype).reshape(x.sizes());
     }
     if (ctx->needs_input_grad(1)) {
       result[1] = weight_gradient(ctx->saved_data["weight"], dy, rows(x), dtype);
@@ -70,7 +69,7 @@ at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tenso
   if (!records({x, weight, bias})) {
     const auto dtype = compute_dtype(x);
     if (!output_needed) return unspecified(x.to(dtype), weight.size(0));
-    return at::linear(x.to(dtype), weight.to(dtype), bias.defined() ? bias.to(dtype) : bias);
+    return affine(x.to(dtype), weight.to(dtype), bias.defined() ? bias.to(dtype) : bias);
   }
   return LinearFunction::apply(x, weight, optional_bias, output_needed);
 }

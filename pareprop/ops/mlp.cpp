@@ -1,11 +1,10 @@
 #include "pareprop/ops/mlp.h"
 
-#include <ATen/ops/linear.h>
-#include <ATen/ops/mm.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "pareprop/ops/linear.h"
 #include "pareprop/ops/precision.h"
+#include "pareprop/ops/product.h"
 #include "pareprop/ops/recording.h"
 #include "pareprop/ops/row_ops.h"
 #include "pareprop/ops/weight_gradient.h"
@@ -24,7 +23,7 @@ Tensor output(const Tensor& x, const Tensor& hidden, const Tensor& w2, const Ten
   if (!output_needed) return unspecified(x, w2.size(0));
   auto sizes = x.sizes().vec();
   sizes.back() = w2.size(0);
-  return at::linear(hidden, w2, b2).view(sizes);
+  return affine(hidden, w2, b2).view(sizes);
 }
 
 enum Parameter { kW1, kB1, kW2, kB2 };
@@ -35,7 +34,7 @@ struct MlpFunction : torch::autograd::Function<MlpFunction> {
                         const Tensor& w2, const Tensor& b2, bool output_needed) {
     const auto dtype = compute_dtype(x);
     const Tensor x_used = x.to(dtype), w1_used = w1.to(dtype), w2_used = w2.to(dtype);
-    Tensor hidden = at::mm(rows(x_used), w1_used.t());
+    Tensor hidden = product(rows(x_used), w1_used.t(), dtype);
     const Tensor slope = bias_gelu_(hidden, b1, true);
     ctx->save_for_backward({x_used, w1_used, w2_used, hidden, slope});
     const Tensor parameters[] = {w1, b1, w2, b2};
@@ -52,15 +51,15 @@ struct MlpFunction : torch::autograd::Function<MlpFunction> {
     const Tensor &x = saved[0], &w1 = saved[1], &w2 = saved[2], &hidden = saved[3];
     const auto dtype = ctx->saved_data["weight_dtype"].toScalarType();
     const Tensor dy = rows(grads[0].to(x.scalar_type()));
-    const Tensor dhidden = at::mm(dy, w2).mul_(saved[4]);
+    const Tensor dhidden = product(dy, w2, x.scalar_type()).mul_(saved[4]);
     auto wanted = [&](Parameter p) {
       return ctx->needs_input_grad(static_cast<std::size_t>(p) + 1);
     };
     auto remembered = [&](Parameter p) { return ctx->saved_data[kNames[p]]; };
     variable_list result(6);
     if (ctx->needs_input_grad(0)) {
-      const Tensor dx = at::mm(dhidden, w1).view(x.sizes());
-      result[0] = dx.to(ctx->saved_data["x_dtype"].toScalarType());
+      const auto x_dtype = ctx->saved_data["x_dtype"].toScalarType();
+      result[0] = product(dhidden, w1, x_dtype).view(x.sizes());
     }
     if (wanted(kW1)) result[1] = weight_gradient(remembered(kW1), dhidden, rows(x), dtype);
     if (wanted(kB1)) result[2] = bias_gradient(remembered(kB1), dhidden, dtype);
@@ -77,7 +76,7 @@ at::Tensor mlp(const at::Tensor& x, const at::Tensor& w1, const at::Tensor& b1,
   if (records({x, w1, b1, w2, b2})) return MlpFunction::apply(x, w1, b1, w2, b2, output_needed);
   const auto dtype = compute_dtype(x);
   const Tensor x_used = x.to(dtype);
-  Tensor hidden = at::mm(rows(x_used), w1.to(dtype).t());
+  Tensor hidden = product(rows(x_used), w1.to(dtype).t(), dtype);
   bias_gelu_(hidden, b1, false);
   return output(x_used, hidden, w2.to(dtype), b2.to(dtype), output_needed);
 }

@@ -1,8 +1,7 @@
 #include "pareprop/ops/weight_gradient.h"
 
-#include <ATen/ops/mm.h>
-
 #include "pareprop/ops/deferred_gradients.h"
+#include "pareprop/ops/product.h"
 #include "pareprop/ops/row_ops.h"
 
 namespace pareprop {
@@ -20,7 +19,7 @@ at::Tensor now_or_later(const c10::IValue& parameter, Compute compute) {
 
 at::Tensor weight_gradient(const c10::IValue& parameter, const at::Tensor& dy, const at::Tensor& x,
                            at::ScalarType dtype) {
-  return now_or_later(parameter, [dy, x, dtype] { return at::mm(dy.t(), x).to(dtype); });
+  return now_or_later(parameter, [dy, x, dtype] { return product(dy.t(), x, dtype); });
 }
 
 at::Tensor bias_gradient(const c10::IValue& parameter, const at::Tensor& dy, at::ScalarType dtype) {

@@ -34,6 +34,11 @@ StackOptions AutoTuner::next(const StackOptions& asked, int depth) {
   if (!options.policies.empty() || block_tape_bytes_ <= 0) return options;
   const std::int64_t budget = asked.tape_budget > 0 ? asked.tape_budget : free_memory() / 4 * 3;
   const auto stored = std::min<std::int64_t>(depth, budget / block_tape_bytes_);
+  if (stored == depth) {
+    // Nothing to recover: lanes would only take threads from one another.
+    options.mode = Mode::stored;
+    return options;
+  }
   options.policies.assign(static_cast<std::size_t>(depth), Policy::reverse);
   // The topmost: their tapes are the first to be used up.
   std::fill_n(options.policies.rbegin(), stored, Policy::store);

@@ -1,0 +1,59 @@
+#include "pareprop/ops/product.h"
+
+#include <ATen/Version.h>
+#include <ATen/ops/bmm.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/mm.h>
+
+#include <string>
+
+#include "pareprop/ops/precision.h"
+
+namespace pareprop {
+namespace {
+
+bool lacks_bf16() {
+#if defined(__x86_64__)
+  static const bool lacks = !at::get_cpu_capability().starts_with("AVX512");
+  return lacks;
+#else
+  return false;
+#endif
+}
+
+// Autocast would narrow what was just widened.
+class AsGiven {
+ public:
+  explicit AsGiven(const at::Tensor& t) : scope_(t.device().type(), {.enabled = false}) {}
+
+ private:
+  AutocastScope scope_;
+};
+
+at::Tensor wide(const at::Tensor& t) {
+  return t.defined() && widens_bf16(t) ? t.to(at::kFloat) : t;
+}
+
+}  // namespace
+
+bool widens_bf16(const at::Tensor& t) {
+  return t.is_cpu() && t.scalar_type() == at::kBFloat16 && lacks_bf16();
+}
+
+at::Tensor product(const at::Tensor& a, const at::Tensor& b, at::ScalarType dtype) {
+  const AsGiven as_given(a);
+  return at::mm(wide(a), wide(b)).to(dtype);
+}
+
+at::Tensor affine(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+  const AsGiven as_given(x);
+  return at::linear(wide(x), wide(weight), wide(bias)).to(x.scalar_type());
+}
+
+at::Tensor batched_product(const at::Tensor& a, const at::Tensor& b) {
+  const auto dtype = compute_dtype(a);
+  const AsGiven as_given(a);
+  return at::bmm(wide(a.to(dtype)), wide(b.to(dtype))).to(dtype);
+}
+
+}  // namespace pareprop

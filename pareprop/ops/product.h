@@ -1,0 +1,24 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace pareprop {
+
+// Products of matrices, without autograd.
+// Note [bf16 on CPUs without it]
+// Where a CPU has neither AVX-512 nor bf16 instructions, torch multiplies bf16 matrices in scalar
+// code, 20 to 200 times slower than float32. There bf16 operands are widened to float32, which
+// holds them and their products exactly, multiplied by the fast routine, and the sums rounded once:
+// the arithmetic of bf16 hardware, at the speed of float32.
+bool widens_bf16(const at::Tensor& t);
+
+// a (m, k) times b (k, n), in `dtype`.
+at::Tensor product(const at::Tensor& a, const at::Tensor& b, at::ScalarType dtype);
+
+// x (..., in) times weight^T (out, in) plus bias (out) or undefined, in the type of x.
+at::Tensor affine(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
+
+// The same as torch's bmm, differentiable, under any autocast.
+at::Tensor batched_product(const at::Tensor& a, const at::Tensor& b);
+
+}  // namespace pareprop

@@ -1,0 +1,54 @@
+#include "pareprop/ops/product.h"
+
+#include <ATen/Version.h>
+#include <ATen/ops/bmm.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/randn.h>
+#include <gtest/gtest.h>
+
+#include "pareprop/ops/compare.h"
+#include "pareprop/ops/precision.h"
+
+namespace pareprop {
+namespace {
+
+at::Tensor narrow(at::IntArrayRef sizes) { return at::randn(sizes).to(at::kBFloat16); }
+at::Tensor wide(const at::Tensor& t) { return t.to(at::kDouble); }
+
+// bf16 has 8 significant bits: one rounding of the exact result is at most 2^-8 away.
+void expect_rounded_once(const at::Tensor& exact, const at::Tensor& got) {
+  ASSERT_EQ(got.scalar_type(), at::kBFloat16);
+  const double error = wide(got).sub(exact).abs().div(exact.abs().add(1e-3)).max().item<double>();
+  EXPECT_LE(error, 1.0 / 256 + 1e-5);
+}
+
+TEST(Product, OfBf16IsRoundedOnceWhateverTheCpuHas) {
+  at::manual_seed(1);
+  const auto a = narrow({37, 96}), b = narrow({96, 41}), bias = narrow({41});
+  expect_rounded_once(at::mm(wide(a), wide(b)), product(a, b, at::kBFloat16));
+  expect_rounded_once(at::linear(wide(a), wide(b).t(), wide(bias)), affine(a, b.t(), bias));
+  const auto sums = product(a, b, at::kFloat);
+  EXPECT_EQ(sums.scalar_type(), at::kFloat);
+}
+
+TEST(Product, WidensOnlyWhereTheCpuHasNoBf16) {
+  EXPECT_FALSE(widens_bf16(at::randn({2})));
+#if defined(__x86_64__)
+  EXPECT_EQ(widens_bf16(narrow({2})), !at::get_cpu_capability().starts_with("AVX512"));
+#endif
+}
+
+TEST(Product, BatchedTakesTheTypeOfAutocastAndGivesGradients) {
+  at::manual_seed(2);
+  const auto a = at::randn({3, 5, 8}).requires_grad_(true), b = at::randn({3, 8, 7});
+  EXPECT_TRUE(batched_product(a, b).equal(at::bmm(a, b)));
+  AutocastScope scope(c10::DeviceType::CPU, {true, at::kBFloat16});
+  const auto y = batched_product(a, b);
+  EXPECT_EQ(y.scalar_type(), at::kBFloat16);
+  y.to(at::kFloat).sum().backward();
+  EXPECT_LT(max_relative_error({b.sum(2).unsqueeze(1).expand({3, 5, 8})}, {a.grad()}), 1e-2);
+}
+
+}  // namespace
+}  // namespace pareprop
