@@ -86,43 +86,6 @@ TEST(PlainMViT, HasThePublishedParametersAndMacs) {
   }
 }
 
-TEST(PlainMViT, TrainsStoredOrCheckpointed) {
-  auto model = make_model(
-      "mvit_cifar", {.depths = {2}, .width = 16, .dropout = 0.1, .drop_path = 0.2, .plain = true});
-  std::vector<std::vector<at::Tensor>> gradients;
-  for (Mode mode : {Mode::stored, Mode::checkpoint}) {
-    model->set_stack_options({.mode = mode});
-    model->loss(model->example(2, 1), {.pass = std::make_shared<Pass>(1, 2)}).backward();
-    gradients.emplace_back();
-    for (auto& p : model->parameters()) {
-      gradients.back().push_back(p.grad().clone());
-      p.mutable_grad().reset();
-    }
-  }
-  EXPECT_LE(max_relative_error(gradients[0], gradients[1]), 1e-5);
-  EXPECT_THROW(model->set_stack_options({.mode = Mode::reprop}), std::invalid_argument);
-}
-
-TEST(MViT, ActivationBytesAreWhatTheMeterSeesInARealStep) {
-  memory::install_caching_allocator();
-  const Overrides overrides{.image_size = 112};
-  const ModelSummary summary = summarise("mvit_tiny", overrides);
-  EXPECT_LT(summary.activation_bytes_reversible, summary.activation_bytes_stored);
-  auto model = make_model("mvit_tiny", overrides);
-  for (const auto& [mode, predicted] :
-       {std::pair{Mode::stored, summary.activation_bytes_stored},
-        std::pair{Mode::reprop, summary.activation_bytes_reversible}}) {
-    model->set_stack_options({.mode = mode});
-    const Batch example = model->example(1, 1);
-    memory::reset_peaks();
-    const auto before = memory::usage().activation_live;
-    model->loss(example).backward();
-    const auto measured = double(memory::usage().activation_peak - before);
-    EXPECT_NEAR(predicted, measured, 0.05 * measured) << name(mode);
-    for (auto& p : model->parameters()) p.mutable_grad().reset();
-  }
-}
-
 TEST(MViT, OverridesChangeTheNetwork) {
   const auto model = make_model(
       "mvit_tiny",

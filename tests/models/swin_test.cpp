@@ -61,25 +61,6 @@ TEST(PlainSwin, SizesHaveTheirPublishedParametersAndMacs) {
   }
 }
 
-TEST(Swin, ActivationBytesAreWhatTheMeterSeesInARealStep) {
-  memory::install_caching_allocator();
-  const Overrides overrides{.image_size = 80};
-  const ModelSummary summary = summarise("swin_tiny", overrides);
-  auto model = make_model("swin_tiny", overrides);
-  for (const auto& [mode, predicted] :
-       {std::pair{Mode::stored, summary.activation_bytes_stored},
-        std::pair{Mode::reprop, summary.activation_bytes_reversible}}) {
-    model->set_stack_options({.mode = mode});
-    const Batch example = model->example(1, 1);
-    memory::reset_peaks();
-    const auto before = memory::usage().activation_live;
-    model->loss(example).backward();
-    const auto measured = double(memory::usage().activation_peak - before);
-    EXPECT_NEAR(predicted, measured, 0.05 * measured) << name(mode);
-    for (auto& p : model->parameters()) p.mutable_grad().reset();
-  }
-}
-
 // Attention over the whole padded map at once: tokens of other windows are masked out, so nothing
 // is rolled or cut.
 at::Tensor attention_without_windows(const torch::nn::Module& module, const at::Tensor& x,
@@ -243,27 +224,6 @@ TEST(Swin, BadConfigurationsAreRefused) {
   auto model = make_model("swin_cifar");
   EXPECT_THROW(model->forward({.input = at::zeros({2, 3, 32, 36}), .target = {}}),
                std::invalid_argument);
-}
-
-TEST(PlainSwin, TrainsStoredOrCheckpointed) {
-  auto model = make_model("swin_tiny", {.depths = {2},
-                                        .width = 24,
-                                        .image_size = 64,
-                                        .dropout = 0.1,
-                                        .drop_path = 0.2,
-                                        .plain = true});
-  std::vector<std::vector<at::Tensor>> gradients;
-  for (Mode mode : {Mode::stored, Mode::checkpoint}) {
-    model->set_stack_options({.mode = mode});
-    model->loss(model->example(2, 1), {.pass = std::make_shared<Pass>(1, 2)}).backward();
-    gradients.emplace_back();
-    for (auto& p : model->parameters()) {
-      gradients.back().push_back(p.grad().clone());
-      p.mutable_grad().reset();
-    }
-  }
-  EXPECT_LE(max_relative_error(gradients[0], gradients[1]), 1e-5);
-  EXPECT_THROW(model->set_stack_options({.mode = Mode::reprop}), std::invalid_argument);
 }
 
 }  // namespace

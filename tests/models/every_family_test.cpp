@@ -1,0 +1,72 @@
+// What holds for the networks of every family.
+
+#include <gtest/gtest.h>
+
+#include "pareprop/memory/caching_allocator.h"
+#include "pareprop/memory/meter.h"
+#include "pareprop/models/registry.h"
+#include "pareprop/ops/compare.h"
+
+namespace pareprop::models {
+namespace {
+
+struct Small {
+  const char* name;
+  Overrides overrides;
+};
+
+void drop_gradients(Model& model) {
+  for (auto& parameter : model.parameters()) parameter.mutable_grad().reset();
+}
+
+TEST(EveryFamily, ActivationBytesAreWhatTheMeterSeesInARealStep) {
+  memory::install_caching_allocator();
+  for (const auto& [model_name, overrides] :
+       {Small{"vit_tiny", {.image_size = 112}}, Small{"swin_tiny", {.image_size = 80}},
+        Small{"mvit_tiny", {.image_size = 112}}}) {
+    const ModelSummary summary = summarise(model_name, overrides);
+    EXPECT_LT(summary.activation_bytes_reversible, summary.activation_bytes_stored) << model_name;
+    auto model = make_model(model_name, overrides);
+    for (const auto& [mode, predicted] :
+         {std::pair{Mode::stored, summary.activation_bytes_stored},
+          std::pair{Mode::reprop, summary.activation_bytes_reversible}}) {
+      model->set_stack_options({.mode = mode});
+      const Batch example = model->example(1, 1);
+      memory::reset_peaks();
+      const auto before = memory::usage().activation_live;
+      model->loss(example).backward();
+      const auto measured = double(memory::usage().activation_peak - before);
+      EXPECT_NEAR(predicted, measured, 0.05 * measured) << model_name << " " << name(mode);
+      drop_gradients(*model);
+    }
+  }
+}
+
+TEST(EveryFamily, PlainNetworksTrainStoredOrCheckpointed) {
+  for (const auto& [model_name, overrides] :
+       {Small{"vit_tiny", {.depths = {3}, .width = 48, .image_size = 64}},
+        Small{"swin_tiny", {.depths = {2}, .width = 24, .image_size = 64}},
+        Small{"mvit_cifar", {.depths = {2}, .width = 16}},
+        Small{"roberta_base", {.depths = {3}, .width = 48, .length = 24, .vocabulary = 101}}}) {
+    Overrides changed = overrides;
+    changed.dropout = 0.1;
+    changed.drop_path = 0.2;
+    changed.plain = true;
+    auto model = make_model(model_name, changed);
+    std::vector<std::vector<at::Tensor>> gradients;
+    for (const Mode mode : {Mode::stored, Mode::checkpoint}) {
+      model->set_stack_options({.mode = mode});
+      model->loss(model->example(2, 1), {.pass = std::make_shared<Pass>(1, 2)}).backward();
+      gradients.emplace_back();
+      for (auto& parameter : model->parameters()) {
+        gradients.back().push_back(parameter.grad().clone());
+      }
+      drop_gradients(*model);
+    }
+    EXPECT_LE(max_relative_error(gradients[0], gradients[1]), 1e-5) << model_name;
+    EXPECT_THROW(model->set_stack_options({.mode = Mode::reprop}), std::invalid_argument);
+  }
+}
+
+}  // namespace
+}  // namespace pareprop::models
