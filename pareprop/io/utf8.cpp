@@ -45,6 +45,23 @@ std::size_t first_ill_formed(std::string_view text) {
   return at;
 }
 
+Utf8Character character_at(std::string_view text, std::size_t at) {
+  const std::size_t bytes = character_bytes(text, at);
+  if (bytes == 0) return {};
+  constexpr unsigned kFirstBits[] = {0, 0x7f, 0x1f, 0x0f, 0x07};
+  char32_t code = byte_at(text, at) & kFirstBits[bytes];
+  for (std::size_t i = 1; i < bytes; ++i) code = code << 6 | (byte_at(text, at + i) & 0x3f);
+  return {code, bytes};
+}
+
+std::string to_utf8(char32_t code) {
+  const auto tail = [&](int shift) { return static_cast<char>(0x80 | (code >> shift & 0x3f)); };
+  if (code < 0x80) return {static_cast<char>(code)};
+  if (code < 0x800) return {static_cast<char>(0xc0 | code >> 6), tail(0)};
+  if (code < 0x10000) return {static_cast<char>(0xe0 | code >> 12), tail(6), tail(0)};
+  return {static_cast<char>(0xf0 | code >> 18), tail(12), tail(6), tail(0)};
+}
+
 std::string in_quotes(std::string_view text) {
   constexpr std::size_t kMost = 100;
   constexpr char kDigits[] = "0123456789abcdef";

@@ -10,6 +10,17 @@ namespace pareprop::io {
 // or code points above 10FFFF); text.size() when all is well.
 std::size_t first_ill_formed(std::string_view text);
 
+struct Utf8Character {
+  char32_t code = 0;
+  std::size_t bytes = 0;  // 0: ill-formed
+};
+
+// The character that starts at byte `at`, which is less than text.size().
+Utf8Character character_at(std::string_view text, std::size_t at);
+
+// `code` is at most 10FFFF and not a surrogate.
+std::string to_utf8(char32_t code);
+
 // For messages: in single quotes, at most about 100 bytes, control characters and bytes that are
 // not UTF-8 as \xNN. A name out of a broken file cannot spoil a terminal or fill a log.
 std::string in_quotes(std::string_view text);

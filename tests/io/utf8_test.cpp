@@ -5,21 +5,23 @@
 namespace pareprop::io {
 namespace {
 
-// UTF-8 of a code point, also of those that must not be encoded.
-std::string encoded(unsigned code) {
-  const auto tail = [&](int shift) { return static_cast<char>(0x80 | (code >> shift & 0x3f)); };
-  if (code < 0x80) return {static_cast<char>(code)};
-  if (code < 0x800) return {static_cast<char>(0xc0 | code >> 6), tail(0)};
-  if (code < 0x10000) return {static_cast<char>(0xe0 | code >> 12), tail(6), tail(0)};
-  return {static_cast<char>(0xf0 | code >> 18), tail(12), tail(6), tail(0)};
-}
-
+// to_utf8() makes ill-formed text of what must not be encoded.
 TEST(Utf8, TakesEveryCodePointButSurrogates) {
   for (unsigned code = 0; code <= 0x1fffff; ++code) {
-    const std::string text = "a" + encoded(code) + "b";
+    const std::string text = "a" + to_utf8(code) + "b";
     const bool well = code <= 0x10ffff && (code < 0xd800 || code > 0xdfff);
     ASSERT_EQ(first_ill_formed(text), well ? text.size() : 1) << code;
+    const Utf8Character character = character_at(text, 1);
+    ASSERT_EQ(character.bytes, well ? text.size() - 2 : 0) << code;
+    ASSERT_EQ(character.code, well ? code : 0) << code;
   }
+}
+
+TEST(Utf8, EncodesKnownCharacters) {
+  EXPECT_EQ(to_utf8('a'), "a");
+  EXPECT_EQ(to_utf8(0xe9), "\xc3\xa9");
+  EXPECT_EQ(to_utf8(0x20ac), "\xe2\x82\xac");
+  EXPECT_EQ(to_utf8(0x1f600), "\xf0\x9f\x98\x80");
 }
 
 TEST(Utf8, RefusesOverlongCutAndStrayBytes) {

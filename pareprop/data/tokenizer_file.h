@@ -1,0 +1,20 @@
+#pragma once
+
+#include <filesystem>
+
+#include "pareprop/data/tokenizer.h"
+
+namespace pareprop::data {
+
+// A tokenizer.json, or a folder with one, or one with vocab.json and merges.txt; also what Hugging
+// Face's tokenizers wrote, when it is a byte-level BPE with RoBERTa's special tokens. Throws
+// std::invalid_argument that names the file and what is wrong in it, std::system_error when it
+// cannot be read.
+Tokenizer load_tokenizer(const std::filesystem::path& path);
+
+// Writes tokenizer.json, vocab.json and merges.txt into a folder, which is made where it is
+// missing: Hugging Face's tokenizers and transformers load them. Each file is whole or not there.
+// Errors as AtomicFile's.
+void save_tokenizer(const Tokenizer& tokenizer, const std::filesystem::path& folder);
+
+}  // namespace pareprop::data

@@ -1,0 +1,46 @@
+#include "pareprop/data/tokenizer_file.h"
+
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+#include <system_error>
+
+#include "tests/data/small_tables.h"
+#include "tests/io/temporary_folder.h"
+
+namespace pareprop::data {
+namespace {
+
+using io::testing::message_of;
+using io::testing::TemporaryFolder;
+namespace fs = std::filesystem;
+
+TEST(TokenizerFile, LoadsWhatItSaves) {
+  const TemporaryFolder folder;
+  const Tokenizer tokenizer(testing::small_tables({{"a", "b"}}));
+  const fs::path saved = folder / "new" / "er";
+  save_tokenizer(tokenizer, saved);
+  EXPECT_EQ(load_tokenizer(saved).tables(), tokenizer.tables());
+  EXPECT_EQ(load_tokenizer(saved / "tokenizer.json").tables(), tokenizer.tables());
+  fs::remove(saved / "tokenizer.json");
+  EXPECT_EQ(load_tokenizer(saved).tables(), tokenizer.tables());
+}
+
+TEST(TokenizerFile, NamesTheFileInErrors) {
+  const TemporaryFolder folder;
+  io::testing::put(folder / "tokenizer.json", R"({"model": {"type": "WordPiece"}})");
+  EXPECT_EQ(message_of<std::invalid_argument>([&] { load_tokenizer(folder.path()); }),
+            "cannot load a tokenizer from '" + folder.path().string() +
+                "': the model's type is 'WordPiece'; expected 'BPE': a byte-level BPE like "
+                "RoBERTa's");
+  fs::remove(folder / "tokenizer.json");
+  EXPECT_NE(message_of<std::invalid_argument>([&] {
+              load_tokenizer(folder.path());
+            }).find("expected tokenizer.json, or vocab.json and merges.txt"),
+            std::string::npos);
+  EXPECT_NE(message_of<std::system_error>([&] { load_tokenizer(folder / "none"); }).find("none"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace pareprop::data
