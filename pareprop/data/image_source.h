@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,10 @@ class ImageSource {
   // What messages call the image: the path of its file, or its number.
   virtual std::string name(std::int64_t i) const = 0;
   virtual const std::vector<std::string>& class_names() const = 0;
+};
+
+struct ImageHalves {
+  std::shared_ptr<const ImageSource> train, test;
 };
 
 }  // namespace pareprop::data

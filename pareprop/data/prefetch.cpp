@@ -1,0 +1,100 @@
+#include "pareprop/data/prefetch.h"
+
+#include <ATen/Parallel.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <chrono>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace pareprop::data {
+namespace {
+
+void require(bool holds, const std::string& what) {
+  if (!holds) throw std::invalid_argument("prefetching: " + what);
+}
+
+}  // namespace
+
+Prefetcher::Prefetcher(std::shared_ptr<const Batches> batches, const PrefetchOptions& options)
+    : batches_(std::move(batches)),
+      options_(options),
+      number_(options.first),
+      taken_(options.first),
+      begun_(options.first) {
+  require(batches_ != nullptr, "there are no batches to make");
+  require(options.workers >= 0,
+          "there are " + std::to_string(options.workers) + " workers; expected 0 (none) or more");
+  require(options.ahead >= 1,
+          "it is to be " + std::to_string(options.ahead) + " batches ahead; expected 1 or more");
+  require(options.first >= 0 && options.first <= options.end,
+          "the first batch is " + std::to_string(options.first) + ", the end " +
+              std::to_string(options.end) + "; expected 0 <= first <= end");
+  // More would have nothing to do.
+  const int threads = std::min(options.workers, options.ahead);
+  for (int t = 0; t < threads; ++t) threads_.emplace_back([this] { work(); });
+}
+
+Prefetcher::~Prefetcher() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  wanted_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void Prefetcher::work() {
+  // The first call makes torch set this thread's count, which would otherwise undo the second.
+  at::get_num_threads();
+  omp_set_num_threads(1);
+  std::unique_lock lock(mutex_);
+  while (true) {
+    wanted_.wait(
+        lock, [&] { return stop_ || (begun_ < options_.end && begun_ - taken_ < options_.ahead); });
+    if (stop_) return;
+    const std::int64_t number = begun_++;
+    lock.unlock();
+    Made made;
+    try {
+      made.batch = batches_->make(number);
+    } catch (...) {
+      made.error = std::current_exception();
+    }
+    lock.lock();
+    made_.emplace(number, std::move(made));
+    ready_.notify_one();
+  }
+}
+
+Prefetcher::Made Prefetcher::take() {
+  if (threads_.empty()) return {batches_->make(number_ - 1), nullptr};
+  std::unique_lock lock(mutex_);
+  ready_.wait(lock, [&] { return made_.contains(taken_); });
+  Made made = std::move(made_.extract(taken_).mapped());
+  ++taken_;
+  wanted_.notify_one();
+  return made;
+}
+
+Batch Prefetcher::next() {
+  if (number_ >= options_.end) {
+    throw std::out_of_range("prefetching: batch " + std::to_string(number_) +
+                            " was asked for; the last is " + std::to_string(options_.end - 1));
+  }
+  struct Clock {
+    double& seconds;
+    std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
+    ~Clock() {
+      seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    }
+  } const clock{waited_seconds_};
+  ++number_;
+  Made made = take();
+  if (made.error != nullptr) std::rethrow_exception(made.error);
+  return std::move(made.batch);
+}
+
+}  // namespace pareprop::data
