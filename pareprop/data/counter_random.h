@@ -15,7 +15,7 @@ constexpr std::uint64_t mix64(std::uint64_t value) {
 }
 
 // Random numbers that are a function of a key and of how many were drawn before: no global state,
-// the same on every thread and machine. Keys are lists like {seed, epoch, position}; any
+// the same on every thread. Keys are lists like {seed, epoch, position}; any
 // difference, also in length, gives unrelated numbers.
 class CounterRandom {
  public:

@@ -50,16 +50,16 @@ void measure_levels(const ImageSource& images, ImageAugment& augment) {
 // Images of one size, small enough that the network sees them whole.
 ImageData small_images(ImageHalves halves, int pad, double flip) {
   const Image first = halves.train->load(0);
-  ImageData data{std::move(halves), first.size(), first.channels, {}};
+  ImageData data{{std::move(halves)}, first.size(), first.channels, {}};
   data.augment.crop = Crop::padded;
   data.augment.pad = pad;
   data.augment.flip = flip;
-  measure_levels(*data.halves.train, data.augment);
+  measure_levels(*data.train, data.augment);
   return data;
 }
 
 ImageData photos(ImageHalves halves) {
-  ImageData data{std::move(halves), {}, 3, {}};
+  ImageData data{{std::move(halves)}, {}, 3, {}};
   data.augment.crop = Crop::resized;
   data.augment.flip = 0.5;
   data.augment.centre_share = 0.875;
@@ -116,7 +116,7 @@ ImageData open_by_name(const std::string& spec, const OpenImagesOptions& options
 
 ImageData open_images(const std::string& spec, const OpenImagesOptions& options) {
   ImageData data = open_by_name(spec, options);
-  const ImageSource& train = *data.halves.train;
+  const ImageSource& train = *data.train;
   const std::int64_t label = train.label(0);
   for (std::int64_t i = 1; i < train.size(); ++i) {
     if (train.label(i) != label) return data;

@@ -13,8 +13,7 @@ struct OpenImagesOptions {
   SyntheticOptions synthetic = {};  // "synthetic": what is made
 };
 
-struct ImageData {
-  ImageHalves halves;
+struct ImageData : ImageHalves {
   ImageSize size;        // of every image; 0 x 0 when they differ
   int channels = 3;      // of the images: 1 or 3
   ImageAugment augment;  // what suits such images

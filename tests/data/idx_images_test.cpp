@@ -4,8 +4,6 @@
 
 #include <stdexcept>
 
-#include "pareprop/data/gzip.h"
-#include "pareprop/data/idx.h"
 #include "tests/data/expect_part.h"
 #include "tests/data/image_files.h"
 #include "tests/io/temporary_folder.h"
@@ -20,60 +18,6 @@ using pareprop::data::testing::expect_part;
 using pareprop::data::testing::gzip_bytes;
 using pareprop::data::testing::idx_bytes;
 using ::testing::Test;
-
-std::span<const std::byte> bytes_of(const std::string& text) {
-  return std::as_bytes(std::span(text));
-}
-
-std::string idx_error(const std::string& text) {
-  return message_of<std::runtime_error>([&] { parse_idx(bytes_of(text)); });
-}
-
-TEST(ParseIdx, GivesSizesAndValues) {
-  const std::string text = idx_bytes({2, 1, 3}, "abcdef");
-  const IdxArray array = parse_idx(bytes_of(text));
-  EXPECT_EQ(array.sizes, (std::vector<std::int64_t>{2, 1, 3}));
-  ASSERT_EQ(array.values.size(), 6u);
-  EXPECT_EQ(array.values[5], std::byte{'f'});
-}
-
-TEST(ParseIdx, RefusesWhatItIsNot) {
-  expect_part(idx_error(""), "two zero bytes");
-  expect_part(idx_error("PK\3\4"), "two zero bytes");
-  expect_part(idx_error(std::string("\0\0\x0d\1\0\0\0\0", 8)), "its type is 0xd; expected 0x8");
-  expect_part(idx_error(std::string("\0\0\x08\0", 4)), "has no dimensions");
-  expect_part(idx_error(std::string("\0\0\x08\3\0\0\0\1", 8)), "cut off");
-  expect_part(idx_error(idx_bytes({3}, "ab")), "need more than the 2 bytes");
-  expect_part(idx_error(idx_bytes({3}, "abcd")), "need 3 bytes, but 4 follow");
-  expect_part(idx_error(idx_bytes({0xffffffff, 0xffffffff, 0xffffffff}, "abcd")), "need more than");
-  expect_part(idx_error(idx_bytes({0, 5}, "a")), "need 0 bytes, but 1 follow");
-}
-
-TEST(Gunzip, UnpacksOneAndSeveralMembers) {
-  const std::string content(300000, 'x');
-  const auto unpack = [](const std::string& packed, std::size_t limit) {
-    const auto bytes = gunzip(bytes_of(packed), limit);
-    return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  };
-  EXPECT_EQ(unpack(gzip_bytes(content), content.size()), content);
-  EXPECT_EQ(unpack(gzip_bytes(content) + gzip_bytes("more"), 1 << 20), content + "more");
-  EXPECT_EQ(unpack(gzip_bytes(""), 0), "");
-}
-
-TEST(Gunzip, RefusesDamageExcessAndCutOff) {
-  const std::string content(300000, 'x');
-  const std::string packed = gzip_bytes(content);
-  const auto error = [](const std::string& bytes, std::size_t limit = 1 << 20) {
-    return message_of<std::runtime_error>([&] { gunzip(bytes_of(bytes), limit); });
-  };
-  expect_part(error(packed, content.size() - 1), "unpacks to more than 299999 bytes");
-  expect_part(error(packed.substr(0, packed.size() - 1)), "cut off");
-  expect_part(error(packed.substr(0, 10)), "cut off");
-  expect_part(error(packed + "x"), "followed by other bytes");
-  std::string damaged = packed;
-  damaged[packed.size() - 6] = static_cast<char>(damaged[packed.size() - 6] + 1);  // check sum
-  expect_part(error(damaged), "damaged");
-}
 
 class IdxFolder : public Test {
  protected:

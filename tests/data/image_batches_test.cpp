@@ -4,10 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <set>
 #include <stdexcept>
 #include <utility>
 
+#include "pareprop/data/image_folder.h"
 #include "tests/data/expect_part.h"
 #include "tests/data/image_files.h"
 #include "tests/io/temporary_folder.h"
@@ -224,6 +226,39 @@ TEST(ImageBatches, FailWhenStrictOrWhenAlmostNothingCanBeRead) {
   for (int i = 0; i < 40; ++i) all.insert(i);
   expect_part(message_of<std::runtime_error>([&] { batches(plain(4, true), 40, all).make(0); }),
               "could not be read; one of them: image ");
+}
+
+// Decoded at a quarter of their size or so, as the parts that are shown allow.
+TEST(ImageBatches, OfFilesShowWhatIsInThem) {
+  const io::testing::TemporaryFolder folder;
+  const Image photo = testing::slope(320, 480, 3);
+  for (const char* name : {"train/a", "train/b", "val/a"}) {
+    std::filesystem::create_directories(folder / name);
+    io::testing::put(folder / (name + std::string("/1.jpg")), testing::jpeg_bytes(photo));
+  }
+  io::testing::put(folder / "val/a/0.jpg", testing::jpeg_bytes(photo).substr(0, 2000));
+  const ImageHalves halves = open_image_folder(folder.path());
+  auto options = plain(2, false);
+  options.input = {32, 32};
+  options.augment.centre_share = 0.8;
+  const ImageBatches evaluation(halves.test, options);
+  const Batch batch = evaluation.make(0);
+  ASSERT_EQ(batch.input.sizes(), (at::IntArrayRef{1, 3, 32, 32}));
+  ASSERT_EQ(evaluation.skipped().size(), 1u);
+  expect_part(evaluation.skipped()[0].why, "val/a/0.jpg': the JPEG image is damaged");
+  // Of 320 x 480 the middle 256 x 256: red is 250 y / 320, green 250 x / 480, blue its inverse.
+  for (int p = 0; p < 32; ++p) {
+    const double place = 8 * p + 3.5;
+    EXPECT_NEAR(batch.input[0][0][p][9].item<float>(), 250 * (32 + place) / 320, 3);
+    EXPECT_NEAR(batch.input[0][1][9][p].item<float>(), 250 * (112 + place) / 480, 3);
+    EXPECT_NEAR(batch.input[0][2][9][p].item<float>(), 250 - 250 * (112 + place) / 480, 3);
+  }
+  options.training = true;
+  options.augment.crop = Crop::resized;
+  const Batch trained = ImageBatches(halves.train, options).make(0);
+  EXPECT_GE(trained.input.min().item<float>(), 0.0f);
+  EXPECT_LE(trained.input.max().item<float>(), 255.01f);
+  EXPECT_FALSE(trained.input[0].equal(trained.input[1]));
 }
 
 TEST(ImageBatches, RefuseWhatCannotBe) {

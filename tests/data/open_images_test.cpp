@@ -29,15 +29,15 @@ std::string error_of(const std::string& spec) {
 
 TEST(OpenImages, DigitsAreTheBuiltInOnes) {
   const ImageData data = open_images("digits");
-  EXPECT_EQ(data.halves.train->size() + data.halves.test->size(), 1797);
-  EXPECT_EQ(data.halves.test->size(), 1797 / 6);
+  EXPECT_EQ(data.train->size() + data.test->size(), 1797);
+  EXPECT_EQ(data.test->size(), 1797 / 6);
   EXPECT_EQ(data.size, (ImageSize{8, 8}));
   EXPECT_EQ(data.channels, 1);
   EXPECT_EQ(data.augment.flip, 0.0);
   EXPECT_NEAR(data.augment.mean.at(0), 561718.0 / (1797 * 64 * 16), 0.005);
   const LabelledImages digits = pareprop::data::digits();
-  const Image sixth = data.halves.test->load(0);
-  EXPECT_EQ(data.halves.test->label(0), digits.labels[5].item<std::int64_t>());
+  const Image sixth = data.test->load(0);
+  EXPECT_EQ(data.test->label(0), digits.labels[5].item<std::int64_t>());
   const at::Tensor pixels = digits.images[5].reshape({64}).mul(255).round();
   for (int p = 0; p < 64; ++p) {
     ASSERT_EQ(sixth.pixels[static_cast<std::size_t>(p)], pixels[p].item<float>());
@@ -50,12 +50,12 @@ TEST(OpenImages, SyntheticImagesAreAsAskedFor) {
       .height = 6, .width = 9, .channels = 3, .classes = 4, .train = 50, .test = 5};
   const ImageData data = open_images("synthetic", options);
   EXPECT_EQ(data.size, (ImageSize{6, 9}));
-  EXPECT_EQ(data.halves.train->size(), 50);
-  EXPECT_EQ(data.halves.train->load(3), data.halves.train->load(3));
-  EXPECT_NE(data.halves.train->load(3), data.halves.train->load(4));
-  EXPECT_NE(data.halves.train->load(3), data.halves.test->load(3));
-  EXPECT_EQ(data.halves.train->load(3).pixels.size(), 6u * 9 * 3);
-  for (int i = 0; i < 50; ++i) EXPECT_LT(data.halves.train->label(i), 4);
+  EXPECT_EQ(data.train->size(), 50);
+  EXPECT_EQ(data.train->load(3), data.train->load(3));
+  EXPECT_NE(data.train->load(3), data.train->load(4));
+  EXPECT_NE(data.train->load(3), data.test->load(3));
+  EXPECT_EQ(data.train->load(3).pixels.size(), 6u * 9 * 3);
+  for (int i = 0; i < 50; ++i) EXPECT_LT(data.train->label(i), 4);
   options.synthetic.classes = 0;
   expect_part(message_of<std::invalid_argument>([&] { open_images("synthetic", options); }),
               "classes is 0; expected at least 1");
@@ -84,7 +84,7 @@ TEST(OpenImages, AFolderMayStandAlone) {
   }
   for (const std::string& spec : {folder.path().string(), "folder:" + folder.path().string()}) {
     const ImageData data = open_images(spec);
-    EXPECT_EQ(data.halves.train->size(), 2);
+    EXPECT_EQ(data.train->size(), 2);
     EXPECT_EQ(data.size, ImageSize{});
     EXPECT_EQ(data.augment.crop, Crop::resized);
   }
@@ -107,19 +107,19 @@ TEST(OpenImages, FashionMnistOfDebianIsRead) {
     GTEST_SKIP() << "the package dataset-fashion-mnist is not installed";
   }
   const ImageData data = open_images("fashion-mnist");
-  EXPECT_EQ(data.halves.train->size(), 60000);
-  EXPECT_EQ(data.halves.test->size(), 10000);
+  EXPECT_EQ(data.train->size(), 60000);
+  EXPECT_EQ(data.test->size(), 10000);
   EXPECT_EQ(data.size, (ImageSize{28, 28}));
   EXPECT_EQ(data.channels, 1);
   EXPECT_NEAR(data.augment.mean.at(0), 0.2860, 5e-5);
   EXPECT_NEAR(data.augment.deviation.at(0), 0.3530, 5e-5);
-  EXPECT_EQ(data.halves.train->class_names().at(9), "Ankle boot");
+  EXPECT_EQ(data.train->class_names().at(9), "Ankle boot");
   std::array<int, 10> train{}, test{};
-  for (int i = 0; i < 60000; ++i) ++train.at(static_cast<std::size_t>(data.halves.train->label(i)));
-  for (int i = 0; i < 10000; ++i) ++test.at(static_cast<std::size_t>(data.halves.test->label(i)));
+  for (int i = 0; i < 60000; ++i) ++train.at(static_cast<std::size_t>(data.train->label(i)));
+  for (int i = 0; i < 10000; ++i) ++test.at(static_cast<std::size_t>(data.test->label(i)));
   for (const int count : train) EXPECT_EQ(count, 6000);
   for (const int count : test) EXPECT_EQ(count, 1000);
-  EXPECT_EQ(data.halves.train->label(0), 9);
+  EXPECT_EQ(data.train->label(0), 9);
 }
 
 }  // namespace
