@@ -48,6 +48,7 @@ class Builder {
     if (kind == TaskKind::recover) return 1;
     if (kind == TaskKind::gradient) return 0;
     // On two lanes recovery and dX cost about the same, so the blocks' dW alternate between them.
+    // CPU lanes do better: they give each to whoever waits.
     return options_.lanes > 2 ? 2 : (k / 2) % 2;
   }
 
@@ -61,12 +62,11 @@ class Builder {
     if (last_recover_ >= 0) task.needs.push_back(last_recover_);
   }
 
-  // The weight gradient holds a tape as well, and the one of gradient(s - 1 - lookahead) need not
-  // have ended yet: without the second edge one tape more than promised could be alive.
-  void bound_recover(Task& task, int s) const {
+  // A deferred weight gradient holds its branch's tape as well.
+  void bound_recover(Task& task, int s) {
     if (!options_.overlap) return;
     need(task, gradient_, s - 1 - options_.lookahead);
-    if (deferred()) need(task, weight_gradient_, s - 1 - options_.lookahead - options_.deferred);
+    for (; bounded_ < s - options_.lookahead; ++bounded_) need(task, weight_gradient_, bounded_);
   }
 
   void add_recover(int s) {
@@ -109,7 +109,8 @@ class Builder {
     Task task{.kind = TaskKind::weight_gradient,
               .branch = k,
               .lane = lane(TaskKind::weight_gradient, k),
-              .needs = {}};
+              .needs = {},
+              .movable = options_.assignment == LaneAssignment::by_kind};
     need(task, gradient_, s);
     weight_gradient_[static_cast<std::size_t>(s)] = graph_.add(std::move(task));
   }
@@ -121,6 +122,7 @@ class Builder {
   TaskGraph graph_;
   std::vector<int> recover_, gradient_, weight_gradient_;  // task ids by step, -1: none
   int last_recover_ = -1;
+  int bounded_ = 0;  // the recover chain waits for all weight gradients of earlier steps
 };
 
 }  // namespace

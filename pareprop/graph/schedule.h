@@ -16,7 +16,7 @@ struct ScheduleOptions {
   // Recovery runs on a lane of its own, ahead of the gradient chain.
   bool overlap = false;
   // How many branches recovery may be ahead of the gradient; 2 is one block. At most
-  // lookahead + 1 recovered tapes are alive, and `deferred` more.
+  // lookahead + 1 recovered tapes are alive, those that wait for their weight gradients included.
   int lookahead = 2;
   // Weight gradients become tasks of their own, off the critical path; while a gradient runs, at
   // most this many branches above it may be without theirs. 0: computed with the gradient. Used
@@ -31,9 +31,9 @@ struct ScheduleOptions {
 // Branches are walked from the top, s = 0, 1, 2, ... The recover chain is recover(s) ->
 // recover(s+1), the gradient chain is gradient(s) -> gradient(s+1), and gradient(s) needs
 // recover(s): a recover never needs a gradient, which is what lets the chains overlap. Three edges
-// only bound memory, to lookahead + 1 + deferred recovered tapes:
+// only bound memory, to lookahead + 1 recovered tapes:
 //     recover(s)  needs gradient(s - 1 - lookahead)
-//     recover(s)  needs weight_gradient(s - 1 - lookahead - deferred)
+//     recover(s)  needs weight_gradient(s - 1 - lookahead)
 //     gradient(s) needs weight_gradient(s - 1 - deferred)
 // Without overlap everything is on lane 0 as recover(0) gradient(0) recover(1) gradient(1) ...: one
 // branch's tape at a time.

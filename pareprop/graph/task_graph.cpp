@@ -39,9 +39,9 @@ std::vector<bool> TaskGraph::ancestors(int id) const {
     const auto at = static_cast<std::size_t>(i);
     const Task& task = tasks_[at];
     auto lane = lane_reached[static_cast<std::size_t>(task.lane)];
-    if (!reached[at] && !lane) continue;
+    if (!reached[at] && (!lane || task.movable)) continue;
     if (i != id) before[at] = true;
-    lane = true;
+    if (!task.movable) lane = true;
     for (int needed : task.needs) reached[static_cast<std::size_t>(needed)] = true;
   }
   return before;

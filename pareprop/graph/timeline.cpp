@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
+#include <limits>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 namespace pareprop {
 
@@ -35,27 +38,110 @@ int Timeline::lanes() const {
   return count;
 }
 
-Timeline simulate(const TaskGraph& graph, const TaskCosts& costs) {
-  Timeline timeline;
-  timeline.spans.reserve(static_cast<std::size_t>(graph.size()));
-  std::vector<double> lane_free(static_cast<std::size_t>(graph.lanes()), 0.0);
-  for (int id = 0; id < graph.size(); ++id) {
-    const Task& task = graph[id];
+namespace {
+
+std::vector<double> checked_costs(const TaskGraph& graph, const TaskCosts& costs) {
+  std::vector<double> seconds;
+  for (const Task& task : graph.tasks()) {
     const double cost = costs(task);
     if (!std::isfinite(cost) || cost < 0.0) {
       throw std::invalid_argument("simulate: the cost of '" + label(task) + "' is " +
                                   std::to_string(cost) +
                                   "; expected a finite number of seconds, not negative");
     }
-    double& lane = lane_free[static_cast<std::size_t>(task.lane)];
-    double begin = lane;
-    for (int needed : task.needs) {
-      begin = std::max(begin, timeline.spans[static_cast<std::size_t>(needed)].end);
-    }
-    lane = begin + cost;
-    timeline.spans.push_back({.task = id, .lane = task.lane, .begin = begin, .end = lane});
+    seconds.push_back(cost);
   }
-  return timeline;
+  return seconds;
+}
+
+// What CpuLanes does, with a clock instead of threads.
+class Simulation {
+ public:
+  Simulation(const TaskGraph& graph, std::vector<double> seconds)
+      : graph_(graph),
+        seconds_(std::move(seconds)),
+        lanes_(static_cast<std::size_t>(graph.lanes())) {
+    timeline_.spans.resize(seconds_.size(), {.task = kNotBegun});
+    for (int id = 0; id < graph.size(); ++id) {
+      const Task& task = graph[id];
+      (task.movable ? movable_ : lanes_[static_cast<std::size_t>(task.lane)].own).push_back(id);
+    }
+  }
+
+  Timeline run() {
+    for (std::size_t left = seconds_.size(); left > 0;) {
+      const std::size_t begun = begin_tasks();
+      left -= begun;
+      if (begun == 0) advance();
+    }
+    return std::move(timeline_);
+  }
+
+ private:
+  static constexpr int kNotBegun = -1;
+  struct Lane {
+    std::deque<int> own;
+    double free = 0.0;  // from then on
+  };
+
+  bool ready(int id) const {
+    const auto& needs = graph_[id].needs;
+    return std::all_of(needs.begin(), needs.end(), [&](int needed) {
+      const Span& span = timeline_.spans[static_cast<std::size_t>(needed)];
+      return span.task != kNotBegun && span.end <= now_;
+    });
+  }
+
+  int next(Lane& lane) {
+    if (!lane.own.empty() && ready(lane.own.front())) {
+      const int id = lane.own.front();
+      lane.own.pop_front();
+      return id;
+    }
+    const auto taken =
+        std::find_if(movable_.begin(), movable_.end(), [&](int id) { return ready(id); });
+    if (taken == movable_.end()) return kNotBegun;
+    const int id = *taken;
+    movable_.erase(taken);
+    return id;
+  }
+
+  std::size_t begin_tasks() {
+    std::size_t begun = 0;
+    for (std::size_t i = 0; i < lanes_.size(); ++i) {
+      Lane& lane = lanes_[i];
+      if (lane.free > now_) continue;
+      const int id = next(lane);
+      if (id == kNotBegun) continue;
+      lane.free = now_ + seconds_[static_cast<std::size_t>(id)];
+      timeline_.spans[static_cast<std::size_t>(id)] = {
+          .task = id, .lane = static_cast<int>(i), .begin = now_, .end = lane.free};
+      ++begun;
+    }
+    return begun;
+  }
+
+  // Needs point backwards, so as long as a task is left one is running.
+  void advance() {
+    double soonest = std::numeric_limits<double>::infinity();
+    for (const Lane& lane : lanes_) {
+      if (lane.free > now_) soonest = std::min(soonest, lane.free);
+    }
+    now_ = soonest;
+  }
+
+  const TaskGraph& graph_;
+  const std::vector<double> seconds_;
+  std::vector<Lane> lanes_;
+  std::deque<int> movable_;
+  double now_ = 0.0;
+  Timeline timeline_;
+};
+
+}  // namespace
+
+Timeline simulate(const TaskGraph& graph, const TaskCosts& costs) {
+  return Simulation(graph, checked_costs(graph, costs)).run();
 }
 
 double overlapped(const TaskGraph& graph, const Timeline& timeline) {

@@ -1,5 +1,6 @@
 #include "pareprop/lanes/cpu_lanes.h"
 
+#include <algorithm>
 #include <condition_variable>
 #include <exception>
 #include <mutex>
@@ -13,6 +14,8 @@
 namespace pareprop {
 namespace {
 
+constexpr int kNone = -1;
+
 // One run of a graph. Lives on the caller's stack: run() returns only when no lane uses it.
 struct Run {
   Run(const TaskGraph& graph_, const TaskBody& body_, Observer* observer_,
@@ -25,8 +28,19 @@ struct Run {
         ended(static_cast<std::size_t>(graph_.size()), false),
         tasks_of(static_cast<std::size_t>(graph_.lanes())) {
     for (int id = 0; id < graph.size(); ++id) {
-      tasks_of[static_cast<std::size_t>(graph[id].lane)].push_back(id);
+      const Task& task = graph[id];
+      if (task.movable) {
+        movable.push_back(id);
+      } else {
+        tasks_of[static_cast<std::size_t>(task.lane)].push_back(id);
+      }
     }
+  }
+
+  bool ready(int id) const {
+    const auto& needs = graph[id].needs;
+    return std::all_of(needs.begin(), needs.end(),
+                       [&](int needed) { return ended[static_cast<std::size_t>(needed)]; });
   }
 
   const TaskGraph& graph;
@@ -37,6 +51,7 @@ struct Run {
 
   std::vector<bool> ended;
   std::vector<std::vector<int>> tasks_of;  // by lane
+  std::vector<int> movable;                // those that no lane has begun
   std::exception_ptr error;                // the first one
   int working = 0;                         // lanes other than the caller's that are still at it
 };
@@ -50,7 +65,6 @@ struct CpuLanes::State {
     std::thread thread;
     std::condition_variable wake;
     Run* run = nullptr;  // what the thread shall work on
-    int waits_for = -1;  // a task
   };
 
   explicit State(int lanes_) : lanes(static_cast<std::size_t>(lanes_)) {}
@@ -117,39 +131,49 @@ struct CpuLanes::State {
   // Errors go straight into the run, past whatever `around` does with exceptions.
   void run_tasks(Run& run, int lane) {
     try {
-      for (const int id : run.tasks_of[static_cast<std::size_t>(lane)]) {
-        const Task& task = run.graph[id];
-        if (!wait_for_needs(run, task)) return;
-        if (run.observer != nullptr) run.observer->on_begin(id, lane);
-        run.body(task);
-        if (run.observer != nullptr) run.observer->on_end(id, lane);
-        end(run, id);
+      for (const int own : run.tasks_of[static_cast<std::size_t>(lane)]) {
+        int id = -1;
+        while (id != own) {
+          id = next_task(run, lane, own);
+          if (id < 0) return;
+          run_task(run, lane, id);
+        }
       }
+      for (int id; (id = next_task(run, lane, kNone)) >= 0;) run_task(run, lane, id);
     } catch (...) {
       fail(run, std::current_exception());
     }
   }
 
-  // False when the run has failed and the task must not begin.
-  bool wait_for_needs(Run& run, const Task& task) {
-    Lane& own = at(task.lane);
-    std::unique_lock lock(mutex);
-    for (const int needed : task.needs) {
-      own.waits_for = needed;
-      own.wake.wait(lock, [&] {
-        return run.error != nullptr || run.ended[static_cast<std::size_t>(needed)];
-      });
-    }
-    own.waits_for = -1;
-    return run.error == nullptr;
-  }
-
-  void end(Run& run, int id) {
+  void run_task(Run& run, int lane, int id) {
+    if (run.observer != nullptr) run.observer->on_begin(id, lane);
+    run.body(run.graph[id]);
+    if (run.observer != nullptr) run.observer->on_end(id, lane);
     const std::lock_guard lock(mutex);
     run.ended[static_cast<std::size_t>(id)] = true;
-    for (Lane& lane : lanes) {
-      if (lane.waits_for == id) lane.wake.notify_one();
-    }
+    // Few lanes, and a task takes milliseconds: whom it concerns finds out by itself.
+    for (Lane& other : lanes) other.wake.notify_one();
+  }
+
+  // Waits until the lane's `own` next task can begin, or a movable one that is done meanwhile.
+  // kNone when the run has failed, or when `own` is kNone and nothing is left to take.
+  int next_task(Run& run, int lane, int own) {
+    std::unique_lock lock(mutex);
+    int chosen = kNone;
+    at(lane).wake.wait(lock, [&] {
+      if (run.error != nullptr) return true;
+      if (own != kNone && run.ready(own)) {
+        chosen = own;
+        return true;
+      }
+      const auto taken = std::find_if(run.movable.begin(), run.movable.end(),
+                                      [&](int id) { return run.ready(id); });
+      if (taken == run.movable.end()) return own == kNone && run.movable.empty();
+      chosen = *taken;
+      run.movable.erase(taken);
+      return true;
+    });
+    return chosen;
   }
 
   void fail(Run& run, std::exception_ptr error) {
@@ -160,17 +184,19 @@ struct CpuLanes::State {
 
   // Lanes without a task sleep on.
   void run_all(Run& run) {
-    const int used = run.graph.lanes();
+    const auto idle = [&run, help = !run.movable.empty()](int lane) {
+      return run.tasks_of[static_cast<std::size_t>(lane)].empty() && !help;
+    };
     {
       const std::lock_guard lock(mutex);
-      for (int lane = 1; lane < used; ++lane) {
-        if (run.tasks_of[static_cast<std::size_t>(lane)].empty()) continue;
+      for (int lane = 1; lane < run.graph.lanes(); ++lane) {
+        if (idle(lane)) continue;
         at(lane).run = &run;
         at(lane).wake.notify_one();
         ++run.working;
       }
     }
-    if (!run.tasks_of[0].empty()) run_lane(run, 0);
+    if (!idle(0)) run_lane(run, 0);
     std::unique_lock lock(mutex);
     at(0).wake.wait(lock, [&] { return run.working == 0; });
   }

@@ -8,9 +8,11 @@
 #include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 
+#include "pareprop/ops/consumed_tape.h"
 #include "pareprop/ops/kernels/attention_kernel.h"
 #include "pareprop/ops/precision.h"
 #include "pareprop/ops/product.h"
@@ -183,13 +185,19 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
     given.pop_back();
     const std::int64_t heads = ctx->saved_data["heads"].toInt();
     const std::int64_t present = ctx->saved_data["present"].toInt();
+    const std::size_t sources = heads == 0 ? 3 : 1;
+    const bool over_sources =
+        tape_is_consumed() &&
+        std::all_of(given.begin(), given.begin() + static_cast<std::ptrdiff_t>(sources),
+                    only_saved_here);
     variable_list in = unpacked(spread(given, present), heads);
     in.resize(kInputs);
 
     // What is written: gradients of the sources, and views of those as q, k and v.
-    const std::size_t sources = heads == 0 ? 3 : 1;
     variable_list result;
-    for (std::size_t i = 0; i < sources; ++i) result.push_back(at::empty_like(given[i]));
+    for (std::size_t i = 0; i < sources; ++i) {
+      result.push_back(over_sources ? given[i].detach() : at::empty_like(given[i]));
+    }
     variable_list made = unpacked(result, heads);
     made.resize(kInputs);
     const bool bias_wanted = in[kBias].defined() && ctx->needs_input_grad(sources);

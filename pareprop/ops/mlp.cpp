@@ -2,6 +2,7 @@
 
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "pareprop/ops/consumed_tape.h"
 #include "pareprop/ops/linear.h"
 #include "pareprop/ops/precision.h"
 #include "pareprop/ops/product.h"
@@ -51,7 +52,7 @@ struct MlpFunction : torch::autograd::Function<MlpFunction> {
     const Tensor &x = saved[0], &w1 = saved[1], &w2 = saved[2], &hidden = saved[3];
     const auto dtype = ctx->saved_data["weight_dtype"].toScalarType();
     const Tensor dy = rows(grads[0].to(x.scalar_type()));
-    const Tensor dhidden = product(dy, w2, x.scalar_type()).mul_(saved[4]);
+    const Tensor dhidden = scaled_product(dy, w2, saved[4].detach(), tape_is_consumed());
     auto wanted = [&](Parameter p) {
       return ctx->needs_input_grad(static_cast<std::size_t>(p) + 1);
     };

@@ -2,9 +2,12 @@
 
 #include <ATen/Version.h>
 #include <ATen/ops/bmm.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/mm.h>
+#include <ATen/ops/mul.h>
 
+#include <algorithm>
 #include <string>
 
 #include "pareprop/ops/precision.h"
@@ -43,6 +46,21 @@ bool widens_bf16(const at::Tensor& t) {
 at::Tensor product(const at::Tensor& a, const at::Tensor& b, at::ScalarType dtype) {
   const AsGiven as_given(a);
   return at::mm(wide(a), wide(b)).to(dtype);
+}
+
+at::Tensor scaled_product(const at::Tensor& a, const at::Tensor& b, at::Tensor factor,
+                          bool over_factor) {
+  constexpr std::int64_t kRows = 512;  // a product of so many is as fast as a large one
+  const AsGiven as_given(a);
+  const at::Tensor wide_b = wide(b);
+  const at::Tensor result = over_factor ? factor : at::empty_like(factor);
+  for (std::int64_t first = 0; first < a.size(0); first += kRows) {
+    const std::int64_t count = std::min(kRows, a.size(0) - first);
+    const at::Tensor part = at::mm(wide(a.narrow(0, first, count)), wide_b);
+    at::Tensor out = result.narrow(0, first, count);
+    at::mul_out(out, part.to(factor.scalar_type()), factor.narrow(0, first, count));
+  }
+  return result;
 }
 
 at::Tensor affine(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {

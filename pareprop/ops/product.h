@@ -15,6 +15,11 @@ bool widens_bf16(const at::Tensor& t);
 // a (m, k) times b (k, n), in `dtype`.
 at::Tensor product(const at::Tensor& a, const at::Tensor& b, at::ScalarType dtype);
 
+// a (m, k) times b (k, n), times `factor` (m, n) element by element, in the type of `factor`: over
+// it, or in a new tensor. Done by rows of a fixed number, so the first needs little memory more.
+at::Tensor scaled_product(const at::Tensor& a, const at::Tensor& b, at::Tensor factor,
+                          bool over_factor);
+
 // x (..., in) times weight^T (out, in) plus bias (out) or undefined, in the type of x.
 at::Tensor affine(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
 

@@ -10,6 +10,7 @@
 #include <unordered_set>
 
 #include "pareprop/memory/meter.h"
+#include "pareprop/ops/consumed_tape.h"
 #include "pareprop/ops/describe.h"
 #include "pareprop/ops/random_stream.h"
 
@@ -116,6 +117,7 @@ TapeGradients tape_gradients(const Tape& tape, const at::Tensor& dy,
   for (const at::Tensor& input : inputs) leaves.push_back(leaf_edge(input));
   const auto dtype = tape.root.function->input_metadata(tape.root.input_nr).dtype().toScalarType();
   DeferScope scope(deferred);
+  ConsumeScope consume(!keep);
   auto gradients = torch::autograd::Engine::get_default_engine().execute(
       {tape.root}, {dy.to(dtype)}, keep, /*create_graph=*/false, /*accumulate_grad=*/false, leaves);
   result.input = std::move(gradients[0]);

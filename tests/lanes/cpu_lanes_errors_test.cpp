@@ -85,12 +85,12 @@ class Counting : public Observer {
         ended(static_cast<std::size_t>(graph.size())),
         graph_(graph) {}
   void on_begin(int task, int lane) override {
-    EXPECT_EQ(graph_[task].lane, lane);
+    EXPECT_TRUE(graph_[task].movable || graph_[task].lane == lane);
     EXPECT_EQ(begun[static_cast<std::size_t>(task)]++, 0);
     if (task == bad_begin) throw std::domain_error("begin");
   }
   void on_end(int task, int lane) override {
-    EXPECT_EQ(graph_[task].lane, lane);
+    EXPECT_TRUE(graph_[task].movable || graph_[task].lane == lane);
     EXPECT_EQ(begun[static_cast<std::size_t>(task)], 1);
     EXPECT_EQ(ended[static_cast<std::size_t>(task)]++, 0);
     if (task == bad_end) throw std::domain_error("end");

@@ -70,6 +70,15 @@ std::string RandomBackward::text() const {
          std::to_string(ready) + (below ? ", with a stack below" : "");
 }
 
+TaskGraph in_place(const TaskGraph& graph) {
+  TaskGraph copy;
+  for (Task task : graph.tasks()) {
+    task.movable = false;
+    copy.add(std::move(task));
+  }
+  return copy;
+}
+
 std::vector<std::pair<int, int>> essential_edges(const TaskGraph& graph) {
   std::vector<std::pair<int, int>> edges;
   for (int id = 0; id < graph.size(); ++id) {
@@ -86,7 +95,6 @@ HashedBackward::HashedBackward(const RandomBackward& backward)
   const ScheduleOptions& options = backward_.options;
   int alive = 1;
   if (options.overlap) alive += options.lookahead;
-  if (options.overlap && options.deferred > 0) alive += options.deferred + 1;
   ring_.assign(at(alive), kNothing);
 }
 

@@ -25,6 +25,9 @@ struct RandomBackward {
   TaskGraph graph;
 };
 
+// The same graph whose tasks all stay on their lane.
+TaskGraph in_place(const TaskGraph& graph);
+
 // Edges between lanes without which `id` could begin before `needed` has ended: (id, needed).
 std::vector<std::pair<int, int>> essential_edges(const TaskGraph& graph);
 

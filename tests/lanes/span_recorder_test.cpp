@@ -38,7 +38,8 @@ TEST(SpanRecorder, RecordsEachTaskWhereTheGraphAllowsIt) {
     for (int id = 0; id < backward.graph.size(); ++id) {
       const Span* span = by_task[static_cast<std::size_t>(id)];
       ASSERT_NE(span, nullptr);
-      EXPECT_EQ(span->lane, backward.graph[id].lane);
+      const Task& task = backward.graph[id];
+      EXPECT_TRUE(task.movable || span->lane == task.lane) << span->lane;
       EXPECT_GE(span->begin, 0);
       EXPECT_LE(span->begin, span->end);
       EXPECT_LE(span->end, total);

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "pareprop/ops/compare.h"
+#include "pareprop/ops/consumed_tape.h"
 #include "pareprop/ops/random_stream.h"
 #include "tests/ops/gradcheck.h"
 
@@ -128,6 +129,24 @@ TEST(SelfAttention, GivesNoGradientToAFrozenBias) {
   self_attention(qkv, 2, {.bias = bias}).sum().backward();
   EXPECT_TRUE(qkv.grad().defined());
   EXPECT_FALSE(bias.grad().defined());
+}
+
+Tensor packed(const Tensors& in) { return self_attention(in[0].mul(in[1]), 2); }
+
+// Its backward needs the values that attention saved as well.
+Tensor packed_and_squared(const Tensors& in) {
+  const Tensor qkv = in[0].mul(in[1]);
+  return self_attention(qkv, 2).add(qkv.mul(qkv).narrow(2, 0, qkv.size(2) / 3));
+}
+
+TEST(Attention, WritesOverItsInputsOnlyWhereNobodyElseNeedsThem) {
+  at::manual_seed(11);
+  const Tensors in{normal({3, 40, 24}, at::kFloat), normal({24}, at::kFloat)};
+  for (const auto& function : {packed, packed_and_squared}) {
+    const Tensors kept = gradients_of(function, in);
+    const ConsumeScope consume(true);
+    EXPECT_TRUE(same_bits(gradients_of(function, in), kept));
+  }
 }
 
 }  // namespace

@@ -64,4 +64,9 @@ double gradient_error(const std::function<at::Tensor(const std::vector<at::Tenso
   return worst;
 }
 
+bool same_bits(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const at::Tensor& x, const at::Tensor& y) { return x.equal(y); });
+}
+
 }  // namespace pareprop

@@ -18,4 +18,6 @@ std::vector<at::Tensor> gradients_of(
     const std::function<at::Tensor(const std::vector<at::Tensor>&)>& function,
     const std::vector<at::Tensor>& inputs);
 
+bool same_bits(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b);
+
 }  // namespace pareprop

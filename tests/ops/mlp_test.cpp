@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "pareprop/ops/compare.h"
+#include "pareprop/ops/consumed_tape.h"
 #include "pareprop/ops/deferred_gradients.h"
 #include "pareprop/ops/precision.h"
 #include "tests/ops/gradcheck.h"
@@ -33,6 +34,14 @@ Tensors inputs(at::IntArrayRef leading, std::int64_t width, std::int64_t hidden,
 Tensor fused(const Tensors& in) { return mlp(in[0], in[1], in[2], in[3], in[4]); }
 Tensor composed(const Tensors& in) {
   return at::linear(at::gelu(at::linear(in[0], in[1], in[2])), in[3], in[4]);
+}
+
+TEST(Mlp, GivesTheSameBitsWhenItUsesUpItsTape) {
+  at::manual_seed(9);
+  const Tensors in = inputs({2, 600}, 8, 32, at::kFloat);
+  const Tensors kept = gradients_of(fused, in);
+  const ConsumeScope consume(true);
+  EXPECT_TRUE(same_bits(gradients_of(fused, in), kept));
 }
 
 TEST(Mlp, PassesGradcheck) {

@@ -108,7 +108,7 @@ void split(const T* signed_p, std::int64_t count, T scale, std::vector<T>& p,
 
 template <typename T>
 struct Scratch {
-  std::vector<T> scores, gradient, row, dropped, positive;
+  std::vector<T> scores, gradient, row, dropped, positive, q, k, v;
 };
 
 template <typename T>
@@ -161,10 +161,24 @@ void add_to_terms(const AttentionProblem<T>& a, std::int64_t first_query, std::i
   }
 }
 
+// One head's rows, for whatever sample and head it is asked.
 template <typename T>
-void backward_head(const AttentionProblem<T>& a, std::int64_t b, std::int64_t h, const T* kept_p,
+HeadRows<const T> copied(const HeadRows<const T>& from, std::int64_t b, std::int64_t h,
+                         std::int64_t rows, std::int64_t width, std::vector<T>& to) {
+  T* out = sized(to, rows * width);
+  for (std::int64_t i = 0; i < rows; ++i) std::copy_n(from.at(b, h, i), width, out + i * width);
+  return {.data = out, .batch = 0, .head = 0, .row = width};
+}
+
+template <typename T>
+void backward_head(AttentionProblem<T> a, std::int64_t b, std::int64_t h, const T* kept_p,
                    const HeadRows<const T>& doutput, const AttentionGradients<T>& gradients,
                    T* bias_gradient, Scratch<T>& scratch) {
+  if (a.q.data == gradients.q.data) {
+    a.q = copied(a.q, b, h, a.queries, a.head, scratch.q);
+    a.k = copied(a.k, b, h, a.keys, a.head, scratch.k);
+    a.v = copied(a.v, b, h, a.keys, a.head, scratch.v);
+  }
   const Head<T> head(a, b, h);
   const auto& kernels = row_kernels<T, T>();
   const std::int64_t step = chunk_rows(a.queries, a.keys, sizeof(T));

@@ -43,7 +43,7 @@ void attention_forward(const AttentionProblem<T>& problem, HeadRows<T> output, T
 
 template <typename T>
 struct AttentionGradients {
-  HeadRows<T> q, k, v;  // written
+  HeadRows<T> q, k, v;  // written; all three may be the problem's own, or none
   // Added to, unless null.
   T* bias = nullptr;
   T* position_rows = nullptr;
