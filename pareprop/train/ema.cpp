@@ -36,6 +36,12 @@ void Ema::update() {
   }
 }
 
+void Ema::restart() {
+  at::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < averages_.size(); ++i) averages_[i].copy_(parameters_[i].second);
+  updates_.zero_();
+}
+
 void Ema::swap() {
   at::NoGradGuard no_grad;
   for (std::size_t i = 0; i < averages_.size(); ++i) {

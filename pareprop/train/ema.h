@@ -19,6 +19,9 @@ class Ema {
   // forgotten.
   void update();
 
+  // The average is that of the weights as they are now, as if they were the first.
+  void restart();
+
   // Exchanges averages and weights, in place; again: back.
   void swap();
 

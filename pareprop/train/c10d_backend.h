@@ -1,0 +1,15 @@
+#pragma once
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include "pareprop/train/process_group.h"
+
+namespace pareprop::train {
+
+// libtorch's Gloo. Throws what it throws when a process does not come.
+c10::intrusive_ptr<c10d::Backend> make_gloo(const c10::intrusive_ptr<c10d::Store>& store,
+                                            const LaunchVariables& variables,
+                                            std::chrono::milliseconds timeout);
+
+}  // namespace pareprop::train

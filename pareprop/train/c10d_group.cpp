@@ -1,0 +1,147 @@
+#include "pareprop/train/c10d_group.h"
+
+#include <exception>
+#include <stdexcept>
+#include <string>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+#include <utility>
+
+#include "pareprop/train/c10d_backend.h"
+#include "pareprop/train/heartbeat.h"
+
+namespace pareprop::train {
+namespace {
+
+// What libtorch says, without where in its sources and who called.
+std::string first_line(const std::exception& error) {
+  const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
+  const std::string text =
+      torch_error != nullptr ? torch_error->what_without_backtrace() : error.what();
+  return text.substr(0, text.find('\n'));
+}
+
+c10::intrusive_ptr<c10d::Store> make_store(const LaunchVariables& variables,
+                                           std::chrono::milliseconds timeout) {
+  c10d::TCPStoreOptions options;
+  options.port = variables.port;
+  options.isServer = variables.rank == 0 && !variables.agent_store;
+  options.waitWorkers = false;
+  options.timeout = timeout;
+  const std::string place = variables.address + ":" + std::to_string(variables.port);
+  try {
+    auto store = c10::make_intrusive<c10d::TCPStore>(variables.address, options);
+    return c10::make_intrusive<c10d::PrefixStore>(
+        "pareprop/attempt_" + std::to_string(variables.attempt), std::move(store));
+  } catch (const std::exception& error) {
+    throw std::runtime_error(
+        options.isServer
+            ? "rank 0 cannot listen at " + place +
+                  ", where MASTER_ADDR and MASTER_PORT say. The port may be in use: choose another "
+                  "MASTER_PORT (" +
+                  first_line(error) + ")"
+            : "rank " + std::to_string(variables.rank) + " cannot reach " + place +
+                  ", where MASTER_ADDR and MASTER_PORT say. Was rank 0 started there, and may this "
+                  "machine connect to it? (" +
+                  first_line(error) + ")");
+  }
+}
+
+class C10dGroup : public ProcessGroup {
+ public:
+  C10dGroup(LaunchVariables variables, const GroupOptions& options)
+      : variables_(std::move(variables)),
+        store_(make_store(variables_, options.timeout)),
+        heartbeat_(store_, variables_.rank, variables_.world, options.timeout) {
+    run("making connections", [&] {
+      backend_ = make_gloo(c10::make_intrusive<c10d::PrefixStore>("gloo", store_), variables_,
+                           options.timeout);
+    });
+  }
+
+  ~C10dGroup() override {
+    // Not while an error is on its way: the others then find this process gone, and say so.
+    if (!failed_ && std::uncaught_exceptions() == 0) heartbeat_.leave();
+  }
+
+  int rank() const override { return variables_.rank; }
+  int local_rank() const override { return variables_.local_rank; }
+  int world() const override { return variables_.world; }
+
+  std::unique_ptr<Pending> all_reduce(const at::Tensor& tensor) override {
+    return begin("all-reduce", [&] {
+      std::vector<at::Tensor> tensors{tensor.detach()};
+      return backend_->allreduce(tensors);
+    });
+  }
+
+  void broadcast(const at::Tensor& tensor, int from) override {
+    begin("broadcast", [&] {
+      std::vector<at::Tensor> tensors{tensor.detach()};
+      c10d::BroadcastOptions options;
+      options.rootRank = from;
+      return backend_->broadcast(tensors, options);
+    })->wait();
+  }
+
+  void barrier() override {
+    begin("barrier", [&] { return backend_->barrier(); })->wait();
+  }
+
+ private:
+  class Operation : public Pending {
+   public:
+    Operation(C10dGroup& group, const char* name, c10::intrusive_ptr<c10d::Work> work)
+        : group_(group), name_(name), work_(std::move(work)) {}
+    void wait() override {
+      group_.run(name_, [this] { work_->wait(); });
+    }
+
+   private:
+    C10dGroup& group_;
+    const char* name_;
+    c10::intrusive_ptr<c10d::Work> work_;
+  };
+
+  template <class Begin>
+  std::unique_ptr<Pending> begin(const char* name, Begin&& begin_work) {
+    heartbeat_.count_operation();
+    c10::intrusive_ptr<c10d::Work> work;
+    run(name, [&] { work = begin_work(); });
+    return std::make_unique<Operation>(*this, name, std::move(work));
+  }
+
+  template <class Run>
+  void run(const char* name, Run&& body) {
+    try {
+      body();
+    } catch (const std::exception& error) {
+      failed_ = true;
+      throw std::runtime_error("rank " + std::to_string(rank()) + " of " + std::to_string(world()) +
+                               " cannot go on: " + heartbeat_.blame() +
+                               ". See what it said; start "
+                               "again from the last checkpoint. (" +
+                               name + ": " + first_line(error) + ")");
+    }
+  }
+
+  const LaunchVariables variables_;
+  const c10::intrusive_ptr<c10d::Store> store_;
+  Heartbeat heartbeat_;
+  c10::intrusive_ptr<c10d::Backend> backend_;
+  bool failed_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<ProcessGroup> make_c10d_group(const LaunchVariables& variables,
+                                              const GroupOptions& options) {
+  if (!options.device.is_cpu()) {
+    throw std::invalid_argument("several processes on device " + options.device.str() +
+                                " need NCCL, which this libtorch does not have: use the CPU, or "
+                                "one process");
+  }
+  return std::make_unique<C10dGroup>(variables, options);
+}
+
+}  // namespace pareprop::train

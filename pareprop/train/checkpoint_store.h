@@ -1,0 +1,67 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "pareprop/models/model.h"
+#include "pareprop/train/adamw.h"
+#include "pareprop/train/ema.h"
+#include "pareprop/train/train_state.h"
+
+namespace pareprop::train {
+
+// What is trained: what a checkpoint is made of, and loaded into.
+struct Trained {
+  models::Model& model;
+  AdamW& optimizer;
+  Ema* average = nullptr;  // null: none
+};
+
+// A checkpoint on disk that was found whole.
+struct StoredCheckpoint {
+  std::filesystem::path folder;
+  TrainState state;
+};
+
+// Checkpoints of one run, each a folder "step-00001200" of weights.safetensors,
+// optimizer.safetensors, average.safetensors (where there is one) and state.json with the checksums
+// of the others. A folder with such a name is always whole: it is written under another one, synced
+// to the disk, and renamed. One process writes; any may read.
+class CheckpointStore {
+ public:
+  // Keeps the `keep` newest. Throws std::invalid_argument for less than 1.
+  explicit CheckpointStore(std::filesystem::path folder, int keep = 3);
+
+  // Writes a checkpoint of state.step, durable when this returns, then removes the oldest up to
+  // that step beyond `keep`. One of the same step is replaced. Also removes what killed processes
+  // left behind. Creates the folder.
+  //
+  // Throws std::system_error that names the file and says what the system said (full disk,
+  // permissions). Every checkpoint from before is there then, and nothing half-written.
+  void save(const Trained& trained, TrainState state);
+
+ private:
+  std::filesystem::path folder_;
+  int keep_;
+};
+
+struct CheckpointSearch {
+  std::optional<StoredCheckpoint> newest;
+  // One line a newer checkpoint that is not whole: which, and what is wrong with it.
+  std::vector<std::string> skipped;
+};
+
+// The newest checkpoint in `folder` whose files all have the size and checksum that were written.
+// None where the folder does not exist or is empty.
+CheckpointSearch newest_whole(const std::filesystem::path& folder);
+
+// One checkpoint, verified. Throws std::runtime_error that says what is wrong with it.
+StoredCheckpoint open_checkpoint(const std::filesystem::path& folder);
+
+// Gives model, optimizer and average the tensors of the checkpoint. An average that the checkpoint
+// does not have starts from its weights. Throws std::invalid_argument that lists what does not fit.
+void load(const StoredCheckpoint& checkpoint, const Trained& trained);
+
+}  // namespace pareprop::train

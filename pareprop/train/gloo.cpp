@@ -1,0 +1,34 @@
+// The wheel declares its Gloo only to those that have Gloo's headers, which it lacks; Debian's
+// serve. Nothing of Gloo itself is used here beyond pointers to it, so that its version does not
+// matter.
+
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+
+#include "pareprop/train/c10d_backend.h"
+
+namespace pareprop::train {
+namespace {
+
+bool is_this_machine(const std::string& address) {
+  return address == "localhost" || address.starts_with("127.") || address == "::1";
+}
+
+}  // namespace
+
+c10::intrusive_ptr<c10d::Backend> make_gloo(const c10::intrusive_ptr<c10d::Store>& store,
+                                            const LaunchVariables& variables,
+                                            std::chrono::milliseconds timeout) {
+  auto options = c10d::ProcessGroupGloo::Options::create(timeout);
+  // Host names often lead to an address that the other processes cannot reach.
+  const bool named = std::getenv("GLOO_SOCKET_IFNAME") != nullptr;
+  options->devices.push_back(
+      named ? c10d::ProcessGroupGloo::createDeviceForInterface(std::getenv("GLOO_SOCKET_IFNAME"))
+      : is_this_machine(variables.address)
+          ? c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1")
+          : c10d::ProcessGroupGloo::createDefaultDevice());
+  options->threads = 1;  // operations one after the other: the cores have other work
+  return c10::make_intrusive<c10d::ProcessGroupGloo>(store, variables.rank, variables.world,
+                                                     std::move(options));
+}
+
+}  // namespace pareprop::train

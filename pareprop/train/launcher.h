@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace pareprop::train {
+
+// `arguments` without "--nproc N" and "--nproc=N": what the processes of a launch are given.
+std::vector<std::string> without_nproc(const std::vector<std::string>& arguments);
+
+// Starts this program `processes` times on this machine, each with `arguments` (the name of the
+// program is not among them) and the variables of LaunchVariables, and waits for all.
+//
+// Where OMP_NUM_THREADS is not set, they share the cores. SIGINT, SIGTERM and SIGHUP are passed on.
+// When one fails the others are ended: SIGTERM, and SIGKILL after `grace_seconds`. They also end
+// when this process is killed.
+//
+// Returns 0, or the exit code of the first that failed; 128 + its number for a signal, as shells
+// do. Throws std::invalid_argument for less than 1 process, std::system_error when one cannot be
+// started; the others are ended then.
+int launch(int processes, const std::vector<std::string>& arguments, double grace_seconds = 30.0);
+
+}  // namespace pareprop::train

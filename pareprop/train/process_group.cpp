@@ -1,0 +1,42 @@
+#include "pareprop/train/process_group.h"
+
+#include "pareprop/train/c10d_group.h"
+
+namespace pareprop::train {
+namespace {
+
+class Done : public Pending {
+ public:
+  void wait() override {}
+};
+
+class OneProcess : public ProcessGroup {
+ public:
+  int rank() const override { return 0; }
+  int local_rank() const override { return 0; }
+  int world() const override { return 1; }
+  std::unique_ptr<Pending> all_reduce(const at::Tensor& /*tensor*/) override {
+    return std::make_unique<Done>();
+  }
+  void broadcast(const at::Tensor& /*tensor*/, int /*from*/) override {}
+  void barrier() override {}
+};
+
+}  // namespace
+
+void ProcessGroup::all_reduce_mean(const at::Tensor& tensor) {
+  all_reduce(tensor)->wait();
+  if (world() > 1) tensor.div_(world());
+}
+
+std::unique_ptr<ProcessGroup> make_process_group(const LaunchVariables& variables,
+                                                 const GroupOptions& options) {
+  if (variables.world == 1) return std::make_unique<OneProcess>();
+  return make_c10d_group(variables, options);
+}
+
+std::unique_ptr<ProcessGroup> process_group_from_environment(const GroupOptions& options) {
+  return make_process_group(launch_variables(), options);
+}
+
+}  // namespace pareprop::train

@@ -1,0 +1,80 @@
+#include "pareprop/train/launcher.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <stdexcept>
+
+#include "tests/train/worker_process.h"
+
+namespace pareprop::train {
+namespace {
+
+using std::chrono::seconds;
+using testing::Worker;
+
+TEST(Launcher, TakesItsOwnFlagOut) {
+  using Arguments = std::vector<std::string>;
+  EXPECT_EQ(without_nproc({"train", "--nproc", "4", "--steps", "5"}),
+            (Arguments{"train", "--steps", "5"}));
+  EXPECT_EQ(without_nproc({"--nproc=4", "train"}), (Arguments{"train"}));
+  EXPECT_EQ(without_nproc({"train", "--nproc"}), (Arguments{"train"}));
+}
+
+TEST(Launcher, StartsProcessesThatFindEachOther) {
+  Worker launcher({"--nproc", "2", "collectives", "30000"});
+  EXPECT_EQ(launcher.wait(), 0) << launcher.errors();
+}
+
+TEST(Launcher, ReturnsTheFirstFailingCodeAndEndsTheOthers) {
+  Worker launcher({"--nproc", "3", "exit", "1", "42"});
+  EXPECT_EQ(launcher.wait(seconds(20)), 42) << launcher.errors();
+  Worker stubborn({"--nproc", "2", "exit", "0", "9", "ignore SIGTERM"});
+  EXPECT_EQ(stubborn.wait(seconds(20)), 9) << stubborn.errors();
+}
+
+std::vector<pid_t> wait_for_two(const std::filesystem::path& folder) {
+  std::vector<pid_t> pids;
+  for (int i = 0; i < 2000 && pids.size() < 2; ++i) {
+    pids.clear();
+    for (const char* rank : {"0", "1"}) {
+      if (!std::filesystem::exists(folder / rank)) continue;
+      const std::string text = io::testing::content(folder / rank);
+      if (!text.empty()) pids.push_back(std::stoi(text));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_EQ(pids.size(), 2U);
+  return pids;
+}
+
+TEST(Launcher, PassesSignalsOn) {
+  const io::testing::TemporaryFolder folder;
+  Worker launcher({"--nproc", "2", "signal", folder.path().string()});
+  wait_for_two(folder.path());
+  launcher.kill(SIGTERM);
+  EXPECT_EQ(launcher.wait(seconds(20)), 7) << launcher.errors();
+}
+
+TEST(Launcher, LeavesNobodyBehindWhenKilled) {
+  const io::testing::TemporaryFolder folder;
+  Worker launcher({"--nproc", "2", "signal", folder.path().string()});
+  const auto pids = wait_for_two(folder.path());
+  launcher.kill(SIGKILL);
+  launcher.wait(seconds(20));
+  for (const pid_t pid : pids) {
+    // Orphans are collected by whoever is the init of this machine; one that was not yet is a
+    // zombie, without a program.
+    const auto program = std::filesystem::path("/proc") / std::to_string(pid) / "exe";
+    std::error_code error;
+    for (int i = 0; i < 1000 && std::filesystem::exists(program, error); ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    EXPECT_FALSE(std::filesystem::exists(program, error));
+  }
+}
+
+TEST(Launcher, StartsAtLeastOne) { EXPECT_THROW(launch(0, {}), std::invalid_argument); }
+
+}  // namespace
+}  // namespace pareprop::train

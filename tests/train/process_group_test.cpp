@@ -1,0 +1,139 @@
+#include "pareprop/train/process_group.h"
+
+#include <ATen/ops/full.h>
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include "pareprop/io/file_descriptor.h"
+#include "tests/train/worker_process.h"
+
+namespace pareprop::train {
+namespace {
+
+using std::chrono::seconds;
+using testing::start_workers;
+using testing::Worker;
+
+// A port of this machine, in use as long as this lives.
+class TakenPort {
+ public:
+  TakenPort() : file_(socket(AF_INET, SOCK_STREAM, 0)) {
+    address_.sin_family = AF_INET;
+    socklen_t size = sizeof address_;
+    auto* const any = reinterpret_cast<sockaddr*>(&address_);
+    EXPECT_EQ(bind(file_.get(), any, size), 0);
+    EXPECT_EQ(listen(file_.get(), 1), 0);
+    EXPECT_EQ(getsockname(file_.get(), any, &size), 0);
+  }
+  std::uint16_t number() const { return ntohs(address_.sin_port); }
+
+ private:
+  io::FileDescriptor file_;
+  sockaddr_in address_{};
+};
+
+std::uint16_t free_port() { return TakenPort().number(); }
+
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST(ProcessGroup, OfOneProcessReturnsAtOnce) {
+  const auto group = make_process_group({});
+  const at::Tensor tensor = at::full({3}, 2.0F);
+  group->all_reduce_mean(tensor);
+  group->all_reduce(tensor)->wait();
+  group->broadcast(tensor);
+  group->barrier();
+  EXPECT_TRUE(tensor.eq(2.0).all().item<bool>());
+  EXPECT_EQ(group->world(), 1);
+  EXPECT_EQ(group->rank(), 0);
+}
+
+TEST(ProcessGroup, SumsMeansAndBroadcasts) {
+  for (const int world : {2, 3}) {
+    auto workers = start_workers(world, free_port(), {"collectives", "30000"});
+    for (auto& worker : workers) EXPECT_EQ(worker->wait(), 0) << worker->errors();
+  }
+}
+
+TEST(ProcessGroup, NamesTheRankThatDied) {
+  for (const int victim : {0, 1}) {
+    auto workers =
+        start_workers(3, free_port(), {"lose", "10000", "killed", std::to_string(victim)});
+    for (int rank = 0; rank < 3; ++rank) {
+      auto& worker = *workers[static_cast<std::size_t>(rank)];
+      const int code = worker.wait(seconds(20));
+      if (rank == victim) {
+        EXPECT_EQ(code, 128 + SIGKILL);
+        continue;
+      }
+      EXPECT_EQ(code, 3);
+      // With rank 0 goes the store through which the others would find out.
+      EXPECT_TRUE(has(worker.errors(),
+                      victim == 0 ? "rank 0, or torchrun, which served it" : "rank 1 has stopped"))
+          << worker.errors();
+    }
+  }
+}
+
+TEST(ProcessGroup, NamesTheRankThatThrew) {
+  auto workers = start_workers(3, free_port(), {"lose", "10000", "throws", "2"});
+  EXPECT_EQ(workers[2]->wait(seconds(20)), 4);
+  for (const std::size_t rank : {0U, 1U}) {
+    EXPECT_EQ(workers[rank]->wait(seconds(20)), 3);
+    EXPECT_TRUE(has(workers[rank]->errors(), "rank 2 has stopped")) << workers[rank]->errors();
+  }
+}
+
+TEST(ProcessGroup, NamesTheRankThatHangsOrIsLate) {
+  for (const char* how : {"stopped", "late"}) {
+    auto workers = start_workers(2, free_port(), {"lose", "2000", how, "1"});
+    EXPECT_EQ(workers[0]->wait(seconds(20)), 3);
+    EXPECT_TRUE(has(workers[0]->errors(), std::string(how) == "late"
+                                              ? "rank 1 is alive but did not come within"
+                                              : "rank 1 has stopped"))
+        << workers[0]->errors();
+  }
+}
+
+TEST(ProcessGroup, NamesTheRankThatNeverCame) {
+  const std::uint16_t port = free_port();
+  Worker first({"collectives", "2000"}, as_environment({.rank = 0, .world = 3, .port = port}));
+  Worker second({"collectives", "2000"}, as_environment({.rank = 1, .world = 3, .port = port}));
+  EXPECT_EQ(first.wait(seconds(20)), 3);
+  EXPECT_EQ(second.wait(seconds(20)), 3);
+  EXPECT_TRUE(has(first.errors(), "rank 2 of 3 did not come within")) << first.errors();
+}
+
+TEST(ProcessGroup, APortInUseIsSaid) {
+  const TakenPort port;
+  Worker worker({"collectives", "2000"},
+                as_environment({.rank = 0, .world = 2, .port = port.number()}));
+  EXPECT_EQ(worker.wait(seconds(20)), 3);
+  EXPECT_TRUE(
+      has(worker.errors(), "rank 0 cannot listen at 127.0.0.1:" + std::to_string(port.number())))
+      << worker.errors();
+}
+
+TEST(ProcessGroup, NobodyListeningIsSaid) {
+  Worker worker({"collectives", "1000"},
+                as_environment({.rank = 1, .world = 2, .port = free_port()}));
+  EXPECT_EQ(worker.wait(seconds(20)), 3);
+  EXPECT_TRUE(has(worker.errors(), "rank 1 cannot reach 127.0.0.1")) << worker.errors();
+}
+
+TEST(ProcessGroup, WrongVariablesAreSaid) {
+  Worker worker({"collectives", "1000"}, {"RANK=2", "WORLD_SIZE=2"});
+  EXPECT_EQ(worker.wait(seconds(20)), 4);
+  EXPECT_TRUE(has(worker.errors(), "RANK is '2'")) << worker.errors();
+}
+
+TEST(ProcessGroup, DevicesWithoutAWayToCommunicateAreRefused) {
+  EXPECT_THROW(make_process_group({.world = 2}, {.device = at::Device(at::kCUDA, 0)}),
+               std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace pareprop::train

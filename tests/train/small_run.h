@@ -1,0 +1,52 @@
+#pragma once
+
+#include <ATen/core/grad_mode.h>
+
+#include <memory>
+
+#include "pareprop/models/registry.h"
+#include "pareprop/train/checkpoint_store.h"
+#include "pareprop/train/named_tensors.h"
+
+namespace pareprop::train::testing {
+
+inline std::shared_ptr<models::Model> small_vit(std::uint64_t seed, std::vector<int> depths = {2}) {
+  return models::make_model("vit_tiny",
+                            {.depths = std::move(depths),
+                             .width = 24,
+                             .image_size = 32,
+                             .classes = 5,
+                             .dropout = 0.0,
+                             .drop_path = 0.0},
+                            {.seed = seed});
+}
+
+// A network with all that a checkpoint holds of it.
+struct SmallRun {
+  explicit SmallRun(std::uint64_t seed, std::vector<int> depths = {2})
+      : model(small_vit(seed, std::move(depths))) {}
+
+  std::shared_ptr<models::Model> model;
+  AdamW optimizer = AdamW(trained_parameters(*model));
+  Ema average = Ema(trained_parameters(*model), 0.9);
+  Trained trained = {*model, optimizer, &average};
+
+  // All that is saved holds this number.
+  void fill(double value) {
+    at::NoGradGuard no_grad;
+    for (const auto& parameter : model->parameters()) parameter.fill_(value);
+    for (const auto& state : {optimizer.state(), average.state()}) {
+      for (const auto& [name, tensor] : state) tensor.fill_(value);
+    }
+  }
+  bool holds(double value) const {
+    for (const auto& state : {trained_parameters(*model), optimizer.state(), average.state()}) {
+      for (const auto& [name, tensor] : state) {
+        if (!tensor.eq(value).all().item<bool>()) return false;
+      }
+    }
+    return true;
+  }
+};
+
+}  // namespace pareprop::train::testing

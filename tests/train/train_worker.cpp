@@ -1,0 +1,147 @@
+// One of the processes that tests of groups and of the launcher start.
+//
+//   train_worker [--nproc N] WHAT ARGUMENTS...
+//
+// WHAT is a function of main(). Exit code 0: all went as it should; 3: the group failed, and what
+// it said is on standard error.
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/full.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <iostream>
+#include <stdexcept>
+#include <thread>
+
+#include "pareprop/memory/caching_allocator.h"
+#include "pareprop/models/registry.h"
+#include "pareprop/models/weights.h"
+#include "pareprop/train/gradient_buckets.h"
+#include "pareprop/train/launcher.h"
+#include "pareprop/train/named_tensors.h"
+
+namespace pareprop::train {
+namespace {
+
+using Arguments = std::vector<std::string>;
+using std::chrono::milliseconds;
+
+void require(bool holds, const std::string& what) {
+  if (!holds) throw std::logic_error("not so: " + what);
+}
+
+void collectives(ProcessGroup& group) {
+  const auto rank = static_cast<float>(group.rank()), world = static_cast<float>(group.world());
+  const at::Tensor sum = at::full({1000}, rank + 1), mean = at::full({3, 5}, 2 * rank);
+  const auto pending = group.all_reduce(sum);
+  group.all_reduce_mean(mean);
+  pending->wait();
+  require(sum.eq(world * (world + 1) / 2).all().item<bool>(), "sum");
+  require(mean.eq(world - 1).all().item<bool>(), "mean");
+  const at::Tensor from_last = at::full({7}, rank);
+  group.broadcast(from_last, group.world() - 1);
+  require(from_last.eq(world - 1).all().item<bool>(), "broadcast");
+  group.barrier();
+}
+
+// Rank `victim` dies, stalls or throws after a few operations.
+void lose(ProcessGroup& group, const std::string& how, int victim) {
+  const at::Tensor data = at::full({1000}, 1.0F);
+  for (int i = 0; i < 5; ++i) group.all_reduce_mean(data);
+  if (group.rank() == victim) {
+    if (how == "killed") kill(getpid(), SIGKILL);
+    if (how == "late") std::this_thread::sleep_for(milliseconds(6000));
+    if (how == "throws") throw std::logic_error("thrown on purpose");
+    if (how == "stopped") kill(getpid(), SIGSTOP);
+  }
+  for (int i = 0; i < 5; ++i) group.all_reduce_mean(data);
+}
+
+models::Batch part_of(const models::Batch& batch, std::int64_t part, std::int64_t parts) {
+  const std::int64_t size = batch.input.size(0) / parts;
+  models::Batch own{.input = batch.input.narrow(0, part * size, size),
+                    .target = batch.target.narrow(0, part * size, size)};
+  if (batch.mask.defined()) own.mask = batch.mask.narrow(0, part * size, size);
+  return own;
+}
+
+// Three steps of two micro-steps; weights to FOLDER/RANK-of-WORLD.
+void train_model(ProcessGroup& group, const std::string& folder, const std::string& name) {
+  models::Overrides change{
+      .width = 24, .image_size = 32, .classes = 5, .dropout = 0.0, .drop_path = 0.0};
+  if (name.starts_with("vit")) change.depths = {3};
+  if (name.starts_with("swin")) {
+    change.depths = {1, 2, 1, 1};
+    change.width = 48;
+    change.image_size = 64;
+  }
+  change.plain = name.ends_with("plain");
+  const auto model = models::make_model(name.substr(0, name.find(' ')), change);
+  GradientBuckets buckets(*model, group, 40000);
+  if (!change.plain) {
+    model->set_stack_options({.mode = Mode::pareprop, .on_block_gradients = buckets.on_block()});
+  }
+  const io::NamedTensors parameters = trained_parameters(*model);
+  for (int step = 0; step < 3; ++step) {
+    const models::Batch batch = model->example(8, static_cast<std::uint64_t>(step));
+    for (int micro = 0; micro < 2; ++micro) {
+      const auto mine = part_of(part_of(batch, micro, 2), group.rank(), group.world());
+      const at::Tensor loss = model->loss(mine) / 2;
+      if (micro == 1) buckets.begin();
+      loss.backward();
+    }
+    buckets.finish();
+    // Not AdamW: it makes whole steps of gradients that are nothing but rounding errors.
+    at::NoGradGuard no_grad;
+    for (const auto& [key, parameter] : parameters) {
+      parameter.sub_(parameter.grad(), 0.1);
+      parameter.mutable_grad().reset();
+    }
+  }
+  models::save_weights(
+      *model, folder + "/" + std::to_string(group.rank()) + "-of-" + std::to_string(group.world()));
+}
+
+volatile sig_atomic_t terminated = 0;
+
+// Exits with 7 at SIGTERM. FOLDER/RANK says that it waits for it.
+int wait_for_signal(const std::string& folder) {
+  signal(SIGTERM, [](int) { terminated = 1; });
+  std::ofstream(folder + "/" + std::to_string(launch_variables().rank)) << getpid();
+  while (terminated == 0) usleep(10000);
+  return 7;
+}
+
+int in_group(const Arguments& a) {
+  const auto group = process_group_from_environment({.timeout = milliseconds(std::stoi(a.at(1)))});
+  if (a[0] == "collectives") collectives(*group);
+  if (a[0] == "lose") lose(*group, a.at(2), std::stoi(a.at(3)));
+  if (a[0] == "train") train_model(*group, a.at(2), a.at(3));
+  return 0;
+}
+
+int run(const Arguments& a) {
+  if (a.at(0) == "--nproc") return launch(std::stoi(a.at(1)), without_nproc(a), 1.0);
+  if (a[0] == "signal") return wait_for_signal(a.at(1));
+  if (a[0] == "exit") {  // rank a[1] with code a[2]; the others wait for longer than any test
+    if (launch_variables().rank == std::stoi(a.at(1))) return std::stoi(a.at(2));
+    if (a.size() > 3) signal(SIGTERM, SIG_IGN);
+    std::this_thread::sleep_for(std::chrono::minutes(5));
+  }
+  return in_group(a);
+}
+
+}  // namespace
+}  // namespace pareprop::train
+
+int main(int argc, char** argv) {
+  pareprop::memory::install_caching_allocator();
+  try {
+    return pareprop::train::run({argv + 1, argv + argc});
+  } catch (const std::exception& error) {
+    std::cerr << error.what() << std::endl;
+    return dynamic_cast<const std::logic_error*>(&error) != nullptr ? 4 : 3;
+  }
+}
