@@ -34,6 +34,8 @@ json parse_object(std::string_view text, const std::string& file) {
     value = json::parse(text.begin(), text.end());
   } catch (const json::parse_error& error) {
     fail(file + " is not valid JSON, from byte " + std::to_string(error.byte) + " on");
+  } catch (const json::out_of_range&) {
+    fail(file + " has a number that is too large");
   }
   if (!value.is_object()) fail(file + " is not a JSON object");
   return value;

@@ -101,6 +101,8 @@ TEST(TokenizerJson, SaysWhatIsWrongInTheFile) {
   EXPECT_EQ(error_of(json::array()), "tokenizer.json is not a JSON object");
   EXPECT_EQ(message_of<std::invalid_argument>([] { parse_tokenizer_json("{"); }),
             "tokenizer.json is not valid JSON, from byte 2 on");
+  EXPECT_EQ(message_of<std::invalid_argument>([] { parse_tokenizer_json("{\"a\": 1e999}"); }),
+            "tokenizer.json has a number that is too large");
 }
 
 // A recursive reader or printer would overflow its stack.

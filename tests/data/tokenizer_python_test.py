@@ -93,7 +93,7 @@ class TokenizersOfPython(unittest.TestCase):
             self.assert_same_model(ours, reference)
 
     def test_training_on_random_texts(self):
-        for i in range(60):
+        for i in range(24):
             alphabet = ["a", "b", " ", "\n", "aa", "ab", "aba", "é", "1", "'s"][:self.chance.randrange(2, 11)]
             text = "".join(self.chance.choices(alphabet, k=self.chance.randrange(1, 3000)))
             (self.folder / "text").write_text(text)
