@@ -12,4 +12,10 @@ c10::intrusive_ptr<c10d::Backend> make_gloo(const c10::intrusive_ptr<c10d::Store
                                             const LaunchVariables& variables,
                                             std::chrono::milliseconds timeout);
 
+// libtorch's NCCL, for CUDA. Throws std::invalid_argument where it, or its header, was not there
+// when this was compiled.
+c10::intrusive_ptr<c10d::Backend> make_nccl(const c10::intrusive_ptr<c10d::Store>& store,
+                                            const LaunchVariables& variables,
+                                            std::chrono::milliseconds timeout);
+
 }  // namespace pareprop::train

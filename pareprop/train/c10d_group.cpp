@@ -47,15 +47,23 @@ c10::intrusive_ptr<c10d::Store> make_store(const LaunchVariables& variables,
   }
 }
 
+// Gloo would take the first bytes of it, whatever they are.
+at::Tensor checked(const at::Tensor& tensor) {
+  if (!tensor.is_contiguous()) throw std::invalid_argument("the tensor is not contiguous");
+  return tensor.detach();
+}
+
 class C10dGroup : public ProcessGroup {
  public:
   C10dGroup(LaunchVariables variables, const GroupOptions& options)
       : variables_(std::move(variables)),
         store_(make_store(variables_, options.timeout)),
         heartbeat_(store_, variables_.rank, variables_.world, options.timeout) {
+    const auto own = c10::make_intrusive<c10d::PrefixStore>("group", store_);
+    const bool cpu = options.device.is_cpu();
     run("making connections", [&] {
-      backend_ = make_gloo(c10::make_intrusive<c10d::PrefixStore>("gloo", store_), variables_,
-                           options.timeout);
+      backend_ = cpu ? make_gloo(own, variables_, options.timeout)
+                     : make_nccl(own, variables_, options.timeout);
     });
   }
 
@@ -70,14 +78,14 @@ class C10dGroup : public ProcessGroup {
 
   std::unique_ptr<Pending> all_reduce(const at::Tensor& tensor) override {
     return begin("all-reduce", [&] {
-      std::vector<at::Tensor> tensors{tensor.detach()};
+      std::vector<at::Tensor> tensors{checked(tensor)};
       return backend_->allreduce(tensors);
     });
   }
 
   void broadcast(const at::Tensor& tensor, int from) override {
     begin("broadcast", [&] {
-      std::vector<at::Tensor> tensors{tensor.detach()};
+      std::vector<at::Tensor> tensors{checked(tensor)};
       c10d::BroadcastOptions options;
       options.rootRank = from;
       return backend_->broadcast(tensors, options);
@@ -106,15 +114,20 @@ class C10dGroup : public ProcessGroup {
   template <class Begin>
   std::unique_ptr<Pending> begin(const char* name, Begin&& begin_work) {
     heartbeat_.count_operation();
-    c10::intrusive_ptr<c10d::Work> work;
-    run(name, [&] { work = begin_work(); });
-    return std::make_unique<Operation>(*this, name, std::move(work));
+    try {
+      return std::make_unique<Operation>(*this, name, begin_work());
+    } catch (const std::exception& error) {
+      // Nothing was sent yet: it is the tensor that does not suit.
+      throw std::invalid_argument(std::string(name) + ": " + first_line(error));
+    }
   }
 
   template <class Run>
   void run(const char* name, Run&& body) {
     try {
       body();
+    } catch (const std::invalid_argument&) {
+      throw;
     } catch (const std::exception& error) {
       failed_ = true;
       throw std::runtime_error("rank " + std::to_string(rank()) + " of " + std::to_string(world()) +
@@ -136,10 +149,9 @@ class C10dGroup : public ProcessGroup {
 
 std::unique_ptr<ProcessGroup> make_c10d_group(const LaunchVariables& variables,
                                               const GroupOptions& options) {
-  if (!options.device.is_cpu()) {
-    throw std::invalid_argument("several processes on device " + options.device.str() +
-                                " need NCCL, which this libtorch does not have: use the CPU, or "
-                                "one process");
+  if (!options.device.is_cpu() && !options.device.is_cuda()) {
+    throw std::invalid_argument("several processes cannot train together on device " +
+                                options.device.str() + ", expected the CPU or CUDA");
   }
   return std::make_unique<C10dGroup>(variables, options);
 }

@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kWeights = "weights.safetensors";
 constexpr const char* kOptimizer = "optimizer.safetensors";
-constexpr const char* kAverage = "average.safetensors";
+constexpr const char* kAverage = "ema.safetensors";
 constexpr const char* kState = "state.json";
 constexpr std::string_view kPrefix = "step-";
 // What killed processes leave has a name that goes on after the number: no checkpoint's.

@@ -26,7 +26,7 @@ struct StoredCheckpoint {
 };
 
 // Checkpoints of one run, each a folder "step-00001200" of weights.safetensors,
-// optimizer.safetensors, average.safetensors (where there is one) and state.json with the checksums
+// optimizer.safetensors, ema.safetensors (where there is one) and state.json with the checksums
 // of the others. A folder with such a name is always whole: it is written under another one, synced
 // to the disk, and renamed. One process writes; any may read.
 class CheckpointStore {
@@ -61,7 +61,8 @@ CheckpointSearch newest_whole(const std::filesystem::path& folder);
 StoredCheckpoint open_checkpoint(const std::filesystem::path& folder);
 
 // Gives model, optimizer and average the tensors of the checkpoint. An average that the checkpoint
-// does not have starts from its weights. Throws std::invalid_argument that lists what does not fit.
+// does not have starts from its weights. Throws std::invalid_argument that lists what does not fit;
+// of the three, those before it are loaded then.
 void load(const StoredCheckpoint& checkpoint, const Trained& trained);
 
 }  // namespace pareprop::train

@@ -42,9 +42,8 @@ Heartbeat::Heartbeat(c10::intrusive_ptr<c10d::Store> store, int rank, int world,
       if (!store_->check({key(other)})) missing.push_back(other);
     }
     throw std::runtime_error(list(missing) + " of " + std::to_string(world_) +
-                             " did not come within " +
-                             std::to_string(timeout.count() / 1000.0).substr(0, 5) +
-                             " s: see what they said, and start all again");
+                             " did not come within " + std::to_string(timeout.count()) +
+                             " ms: see what they said, and start all again");
   }
   thread_ = std::thread([this] { run(); });
 }

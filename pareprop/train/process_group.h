@@ -31,8 +31,9 @@ class ProcessGroup {
   virtual int local_rank() const = 0;
   virtual int world() const = 0;
 
-  // The sum of all processes' tensors, the same bits in all of them, in place. The tensor is dense
-  // and contiguous, and left alone until wait() returned.
+  // The sum of all processes' tensors, the same bits in all of them, in place. The tensor is left
+  // alone until wait() returned. Here and below, one that is not contiguous is a
+  // std::invalid_argument.
   virtual std::unique_ptr<Pending> all_reduce(const at::Tensor& tensor) = 0;
   virtual void broadcast(const at::Tensor& tensor, int from = 0) = 0;
   // Returns when all have called it.

@@ -46,7 +46,7 @@ TEST(CheckpointStore, GivesBackWhatWasSaved) {
   SmallRun run(1), other(2);
   save(store, run, 1200);
   EXPECT_EQ(names(folder / "run/checkpoints/step-00001200"),
-            (std::vector<std::string>{"average.safetensors", "optimizer.safetensors", "state.json",
+            (std::vector<std::string>{"ema.safetensors", "optimizer.safetensors", "state.json",
                                       "weights.safetensors"}));
   const auto found = newest_whole(folder / "run/checkpoints");
   ASSERT_TRUE(found.newest);

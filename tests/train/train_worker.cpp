@@ -43,6 +43,11 @@ void collectives(ProcessGroup& group) {
   const at::Tensor from_last = at::full({7}, rank);
   group.broadcast(from_last, group.world() - 1);
   require(from_last.eq(world - 1).all().item<bool>(), "broadcast");
+  try {
+    group.all_reduce_mean(at::full({4, 4}, rank).t().narrow(0, 0, 2));
+    require(group.world() == 1, "a tensor that is not contiguous was refused");
+  } catch (const std::invalid_argument&) {
+  }
   group.barrier();
 }
 
