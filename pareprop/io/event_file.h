@@ -16,7 +16,8 @@ namespace pareprop::io {
 // appends. Each call is on its way to the disk when it returns, and a reader sees it.
 //
 // A record that a killed run left half-written would hide all that follow from TensorBoard, so it
-// is cut off when the file is opened. One process at a time writes.
+// is cut off when the file is opened; a damaged one too, with all after it, which no reader
+// reaches. One process at a time writes.
 //
 // Errors are std::system_error that names the file, std::runtime_error when what is there is no
 // event file (it is left alone), and std::invalid_argument for a negative step or an empty name.
