@@ -12,6 +12,7 @@
 #include <csignal>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <ctime>
 #include <optional>
 #include <stdexcept>
@@ -96,8 +97,8 @@ class HeldSignals {
 
 class Children {
  public:
-  Children(const HeldSignals& signals, double grace_seconds)
-      : signals_(signals), grace_(grace_seconds) {}
+  Children(const HeldSignals& signals, const LaunchOptions& options)
+      : signals_(signals), options_(options) {}
   ~Children() {
     signal_all(SIGKILL);
     while (!running_.empty()) collect(0);
@@ -119,7 +120,7 @@ class Children {
       if (getppid() == parent) execve("/proc/self/exe", argv.data(), envp.data());
       _exit(127);
     }
-    running_.push_back(child);
+    running_.push_back({child, variables.rank});
   }
 
   int run() {
@@ -139,33 +140,48 @@ class Children {
   }
 
   void signal_all(int signal) {
-    for (const pid_t child : running_) kill(child, signal);
+    for (const Child& child : running_) kill(child.pid, signal);
   }
 
   // Only ours: the program may have other children.
   void collect(int flags) {
     for (std::size_t i = 0; i < running_.size();) {
       int status = 0;
-      const pid_t ended = waitpid(running_[i], &status, flags);
+      const pid_t ended = waitpid(running_[i].pid, &status, flags);
       if (ended == 0 || (ended < 0 && errno == EINTR)) {
         ++i;
         continue;
       }
+      const int rank = running_[i].rank;
       running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(i));
-      note(ended < 0 ? 1 : WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status));
+      note(rank, status);
     }
   }
 
-  void note(int code) {
-    if (code == 0 || result_ != 0) return;
-    result_ = code;
+  void note(int rank, int status) {
+    if (status == 0 || result_ != 0) return;
+    const bool by_signal = WIFSIGNALED(status);
+    const int number = by_signal ? WTERMSIG(status) : WEXITSTATUS(status);
+    result_ = by_signal ? 128 + number : number;
     signal_all(SIGTERM);
-    kill_at_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(grace_);
+    kill_at_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                  std::chrono::duration<double>(options_.grace_seconds));
+    if (!options_.on_failure) return;
+    const char* const name = by_signal ? sigdescr_np(number) : nullptr;
+    options_.on_failure("rank " + std::to_string(rank) +
+                        (by_signal ? " was ended by signal " : " ended with exit code ") +
+                        std::to_string(number) +
+                        (name != nullptr ? " (" + std::string(name) + ")" : std::string()));
   }
 
+  struct Child {
+    pid_t pid;
+    int rank;
+  };
+
   const HeldSignals& signals_;
-  const std::chrono::duration<double> grace_;
-  std::vector<pid_t> running_;
+  const LaunchOptions& options_;
+  std::vector<Child> running_;
   int result_ = 0;
   Clock::time_point kill_at_ = Clock::time_point::max();
 };
@@ -184,14 +200,14 @@ std::vector<std::string> without_nproc(const std::vector<std::string>& arguments
   return rest;
 }
 
-int launch(int processes, const std::vector<std::string>& arguments, double grace_seconds) {
+int launch(int processes, const std::vector<std::string>& arguments, const LaunchOptions& options) {
   if (processes < 1) {
     throw std::invalid_argument("--nproc is " + std::to_string(processes) +
                                 ", expected 1 or more processes");
   }
   const std::uint16_t port = free_port();
   const HeldSignals signals;
-  Children children(signals, grace_seconds);
+  Children children(signals, options);
   for (int rank = 0; rank < processes; ++rank) {
     children.start({.rank = rank, .local_rank = rank, .world = processes, .port = port}, arguments);
   }

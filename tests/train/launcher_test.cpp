@@ -31,6 +31,14 @@ TEST(Launcher, ReturnsTheFirstFailingCodeAndEndsTheOthers) {
   EXPECT_EQ(launcher.wait(seconds(20)), 42) << launcher.errors();
   Worker stubborn({"--nproc", "2", "exit", "0", "9", "ignore SIGTERM"});
   EXPECT_EQ(stubborn.wait(seconds(20)), 9) << stubborn.errors();
+  EXPECT_EQ(stubborn.errors(), "rank 0 ended with exit code 9\n");
+}
+
+TEST(Launcher, SaysWhichProcessWasKilled) {
+  Worker launcher({"--nproc", "2", "lose", "10000", "killed", "1"});
+  EXPECT_EQ(launcher.wait(seconds(20)), 128 + SIGKILL);
+  EXPECT_NE(launcher.errors().find("rank 1 was ended by signal 9 (Killed)"), std::string::npos)
+      << launcher.errors();
 }
 
 std::vector<pid_t> wait_for_two(const std::filesystem::path& folder) {

@@ -128,7 +128,11 @@ int in_group(const Arguments& a) {
 }
 
 int run(const Arguments& a) {
-  if (a.at(0) == "--nproc") return launch(std::stoi(a.at(1)), without_nproc(a), 1.0);
+  if (a.at(0) == "--nproc") {
+    return launch(std::stoi(a.at(1)), without_nproc(a),
+                  {.grace_seconds = 1.0,
+                   .on_failure = [](const std::string& what) { std::cerr << what << std::endl; }});
+  }
   if (a[0] == "signal") return wait_for_signal(a.at(1));
   if (a[0] == "exit") {  // rank a[1] with code a[2]; the others wait for longer than any test
     if (launch_variables().rank == std::stoi(a.at(1))) return std::stoi(a.at(2));
