@@ -39,8 +39,8 @@ Axis make_axis(int input, double begin, double length, int output, Filter filter
   std::vector<double> weights;
   for (int i = 0; i < output; ++i) {
     const double centre = begin + (i + 0.5) * scale;
-    const int first = std::max(0, static_cast<int>(centre - support + 0.5));
-    const int end = std::min(input, static_cast<int>(centre + support + 0.5));
+    const int first = std::max(0, static_cast<int>(std::floor(centre - support + 0.5)));
+    const int end = std::min(input, static_cast<int>(std::floor(centre + support + 0.5)));
     weights.clear();
     double sum = 0.0;
     for (int p = first; p < end; ++p) {

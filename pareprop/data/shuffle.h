@@ -12,7 +12,9 @@ namespace pareprop::data {
 class Shuffle {
  public:
   Shuffle(std::uint64_t size, std::uint64_t key)
-      : size_(size), half_bits_(size < 3 ? 1 : (std::bit_width(size - 1) + 1) / 2), key_(key) {}
+      : size_(size),
+        half_bits_(size < 3 ? 1 : (static_cast<int>(std::bit_width(size - 1)) + 1) / 2),
+        key_(key) {}
 
   // Of place in [0, size).
   std::uint64_t operator[](std::uint64_t place) const {
