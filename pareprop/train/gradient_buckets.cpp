@@ -4,7 +4,6 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
-#include <ranges>
 #include <set>
 #include <stdexcept>
 
@@ -56,7 +55,8 @@ GradientBuckets::GradientBuckets(const models::Model& model, ProcessGroup& group
   const Parameters of_blocks = parameters_of_blocks(model);
   // From the top of the network, as they become final; the others after them.
   for (const bool early : {true, false}) {
-    for (const auto& [name, parameter] : parameters | std::views::reverse) {
+    for (auto each = parameters.rbegin(); each != parameters.rend(); ++each) {
+      const at::Tensor& parameter = each->second;
       if (of_blocks.contains(parameter.unsafeGetTensorImpl()) != early) continue;
       add(parameter, bucket_bytes);
       if (!early) continue;
