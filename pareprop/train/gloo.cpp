@@ -20,12 +20,12 @@ c10::intrusive_ptr<c10d::Backend> make_gloo(const c10::intrusive_ptr<c10d::Store
                                             std::chrono::milliseconds timeout) {
   auto options = c10d::ProcessGroupGloo::Options::create(timeout);
   // Host names often lead to an address that the other processes cannot reach.
-  const bool named = std::getenv("GLOO_SOCKET_IFNAME") != nullptr;
-  options->devices.push_back(
-      named ? c10d::ProcessGroupGloo::createDeviceForInterface(std::getenv("GLOO_SOCKET_IFNAME"))
-      : is_this_machine(variables.address)
-          ? c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1")
-          : c10d::ProcessGroupGloo::createDefaultDevice());
+  const char* const named = std::getenv("GLOO_SOCKET_IFNAME");  // NOLINT(concurrency-mt-unsafe)
+  options->devices.push_back(named != nullptr
+                                 ? c10d::ProcessGroupGloo::createDeviceForInterface(named)
+                             : is_this_machine(variables.address)
+                                 ? c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1")
+                                 : c10d::ProcessGroupGloo::createDefaultDevice());
   options->threads = 1;  // operations one after the other: the cores have other work
   return c10::make_intrusive<c10d::ProcessGroupGloo>(store, variables.rank, variables.world,
                                                      std::move(options));

@@ -56,7 +56,7 @@ LaunchVariables launch_variables(const Lookup& variable) {
 
 LaunchVariables launch_variables() {
   return launch_variables([](const std::string& name) -> std::optional<std::string> {
-    const char* const value = std::getenv(name.c_str());
+    const char* const value = std::getenv(name.c_str());  // NOLINT(concurrency-mt-unsafe)
     if (value == nullptr) return std::nullopt;
     return value;
   });

@@ -48,7 +48,7 @@ std::uint16_t free_port() {
 std::vector<std::string> environment_of(const LaunchVariables& variables) {
   std::vector<std::string> all = as_environment(variables);
   const auto cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  if (std::getenv("OMP_NUM_THREADS") == nullptr) {
+  if (std::getenv("OMP_NUM_THREADS") == nullptr) {  // NOLINT(concurrency-mt-unsafe)
     all.push_back("OMP_NUM_THREADS=" + std::to_string(std::max(1, cores / variables.world)));
   }
   const auto ours = all.size();
@@ -116,7 +116,7 @@ class Children {
     if (child < 0) fail("a process could not be started");
     if (child == 0) {
       prctl(PR_SET_PDEATHSIG, SIGTERM);
-      sigprocmask(SIG_SETMASK, &signals_.before(), nullptr);
+      pthread_sigmask(SIG_SETMASK, &signals_.before(), nullptr);
       if (getppid() == parent) execve("/proc/self/exe", argv.data(), envp.data());
       _exit(127);
     }
