@@ -1,19 +1,17 @@
 #pragma once
 
-#include <cstdint>
 #include <string>
+
+#include "pareprop/graph/units.h"
 
 // Numbers as people read them, the same in every locale.
 namespace pareprop::cli {
 
-// "512 B", "12.3 MiB".
-std::string bytes_text(double bytes);
-// "950", "5.7 M", "1.8 G".
-std::string count_text(std::int64_t count);
-// "1.2e-07", "0", "inf", "nan".
-std::string error_text(double value);
-// "97.3 %" of 0.973.
-std::string percent_text(double share);
+using text::bytes_text;
+using text::count_text;
+using text::error_text;
+using text::percent_text;
+
 std::string yes_no(bool yes);
 
 }  // namespace pareprop::cli

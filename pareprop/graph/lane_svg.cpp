@@ -5,6 +5,7 @@
 #include <cmath>
 #include <vector>
 
+#include "pareprop/graph/svg.h"
 #include "pareprop/graph/text.h"
 
 namespace pareprop {
@@ -53,21 +54,6 @@ std::string_view css_class(TaskKind kind) {
   return "";
 }
 
-std::string number(double value) { return text::fixed(value, 2); }
-
-std::string rect(std::string_view classes, double x, double y, double width, double height,
-                 const std::string& inside = "") {
-  return "<rect class=\"" + std::string(classes) + "\" x=\"" + number(x) + "\" y=\"" + number(y) +
-         "\" width=\"" + number(width) + "\" height=\"" + number(height) + "\"" +
-         (inside.empty() ? "/>" : ">" + inside + "</rect>") + "\n";
-}
-
-std::string words(double x, double y, std::string_view content, std::string_view classes,
-                  std::string_view anchor = "start") {
-  return "<text class=\"" + std::string(classes) + "\" x=\"" + number(x) + "\" y=\"" + number(y) +
-         "\" text-anchor=\"" + std::string(anchor) + "\">" + text::xml(content) + "</text>\n";
-}
-
 class Drawing {
  public:
   Drawing(const TaskGraph& graph, const Timeline& timeline, std::string_view title)
@@ -80,18 +66,15 @@ class Drawing {
         axis_(kTop + kRow * lanes_) {}
 
   std::string draw() const {
-    const std::string width = number(kLeft + chart_ + kRight);
-    const std::string height = number(axis_ + kBottom);
-    std::string out = "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" + width +
-                      "\" height=\"" + height + "\" viewBox=\"0 0 " + width + " " + height +
-                      "\" role=\"img\">\n<title>" + text::xml(title_) + "</title>\n" +
-                      std::string(kStyle);
-    out += rect("paper", 0, 0, kLeft + chart_ + kRight, axis_ + kBottom);
-    out += words(kLeft, 24, title_, "title") + draw_legend();
+    const double width = kLeft + chart_ + kRight, height = axis_ + kBottom;
+    std::string out = svg::open(width, height, "lanes", title_) + std::string(kStyle);
+    out += svg::rect("paper", 0, 0, width, height);
+    out += svg::words(kLeft, 24, title_, "title") + draw_legend();
     for (int lane = 0; lane < lanes_; ++lane) {
       const double y = kTop + kRow * lane;
-      out += rect("lane", kLeft, y, chart_, kBox);
-      out += words(kLeft - 10, y + kBox / 2 + 4, "lane " + std::to_string(lane), "word", "end");
+      out += svg::rect("lane", kLeft, y, chart_, kBox);
+      out +=
+          svg::words(kLeft - 10, y + kBox / 2 + 4, "lane " + std::to_string(lane), "word", "end");
     }
     out += draw_axis();
     for (const Span& span : timeline_.spans) out += draw_span(span);
@@ -117,18 +100,17 @@ class Drawing {
   std::string draw_span(const Span& span) const {
     const Task& task = graph_[span.task];
     const double left = x(span.begin), right = x(span.end), top = kTop + kRow * span.lane;
-    const std::string tooltip = "<title>" + text::xml(label(task)) + ": " +
-                                text::fixed((span.begin - timeline_.begin()) * 1e3, 3) + " to " +
-                                text::fixed((span.end - timeline_.begin()) * 1e3, 3) + " ms (" +
-                                text::fixed(span.length() * 1e3, 3) + " ms) on lane " +
-                                std::to_string(span.lane) + "</title>";
+    const std::string times =
+        label(task) + ": " + text::fixed((span.begin - timeline_.begin()) * 1e3, 3) + " to " +
+        text::fixed((span.end - timeline_.begin()) * 1e3, 3) + " ms (" +
+        text::fixed(span.length() * 1e3, 3) + " ms) on lane " + std::to_string(span.lane);
     std::string out =
-        "<g>" + tooltip + "\n" +
-        rect("box " + std::string(css_class(task.kind)), left, top, right - left, kBox);
+        "<g>" + svg::tooltip(times) + "\n" +
+        svg::rect("box " + std::string(css_class(task.kind)), left, top, right - left, kBox);
     std::string shown = text::short_label(task);
     auto fits = [&] { return kLetter * static_cast<double>(shown.size()) + 4 <= right - left; };
     if (!fits()) shown.erase(0, 2);
-    if (fits()) out += words((left + right) / 2, top + kBox / 2 + 4, shown, "label", "middle");
+    if (fits()) out += svg::words((left + right) / 2, top + kBox / 2 + 4, shown, "label", "middle");
     return out + "</g>\n";
   }
 
@@ -140,12 +122,11 @@ class Drawing {
     std::string out;
     for (int i = 0; i * step <= length * (1.0 + 1e-9); ++i) {
       const double at = kLeft + i * step / length * chart_;
-      out += "<line class=\"grid\" x1=\"" + number(at) + "\" y1=\"" + number(kTop - 6) +
-             "\" x2=\"" + number(at) + "\" y2=\"" + number(axis_) + "\"/>\n";
-      out +=
-          words(at, axis_ + 16, text::fixed(i * step, text::tick_decimals(step)), "tick", "middle");
+      out += svg::line("grid", at, kTop - 6, at, axis_);
+      out += svg::words(at, axis_ + 16, text::fixed(i * step, text::tick_decimals(step)), "tick",
+                        "middle");
     }
-    return out + words(kLeft - 10, axis_ + 16, "ms", "word", "end");
+    return out + svg::words(kLeft - 10, axis_ + 16, "ms", "word", "end");
   }
 
   std::string draw_legend() const {
@@ -159,8 +140,8 @@ class Drawing {
         continue;
       }
       const std::string entry = std::string(1, text::letter(kind)) + " " + std::string(name(kind));
-      out += rect("box " + std::string(css_class(kind)), at, kY, kSwatch, kSwatch);
-      out += words(at + kSwatch + 6, kY + 10, entry, "word");
+      out += svg::rect("box " + std::string(css_class(kind)), at, kY, kSwatch, kSwatch);
+      out += svg::words(at + kSwatch + 6, kY + 10, entry, "word");
       at += kSwatch + 22 + kLegendLetter * static_cast<double>(entry.size());
     }
     std::string figures = text::fixed(makespan_ * 1e3, 2) + " ms";
@@ -168,7 +149,7 @@ class Drawing {
       const double share = makespan_ > 0.0 ? timeline_.busy(lane) / makespan_ : 0.0;
       figures += ", lane " + std::to_string(lane) + " busy " + text::fixed(100 * share, 0) + "%";
     }
-    return out + words(kLeft + chart_, kY + 10, figures, "word", "end");
+    return out + svg::words(kLeft + chart_, kY + 10, figures, "word", "end");
   }
 
   const TaskGraph& graph_;

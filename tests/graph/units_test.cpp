@@ -1,10 +1,10 @@
-#include "cli/units.h"
+#include "pareprop/graph/units.h"
 
 #include <gtest/gtest.h>
 
 #include <limits>
 
-namespace pareprop::cli {
+namespace pareprop::text {
 namespace {
 
 TEST(Units, Bytes) {
@@ -30,7 +30,20 @@ TEST(Units, Errors) {
   EXPECT_EQ(error_text(std::numeric_limits<double>::quiet_NaN()), "nan");
 }
 
+TEST(Units, Durations) {
+  EXPECT_EQ(duration_text(-1.0), "0.00 s");
+  EXPECT_EQ(duration_text(0.423), "0.42 s");
+  EXPECT_EQ(duration_text(9.999), "10.0 s");
+  EXPECT_EQ(duration_text(41.31), "41.3 s");
+  EXPECT_EQ(duration_text(59.97), "1 min 0 s");  // not 60.0 s
+  EXPECT_EQ(duration_text(200.4), "3 min 20 s");
+  EXPECT_EQ(duration_text(3599.6), "1 h 0 min");
+  EXPECT_EQ(duration_text(7500.0), "2 h 5 min");
+  EXPECT_EQ(duration_text(std::numeric_limits<double>::quiet_NaN()), "nan");
+  EXPECT_EQ(duration_text(std::numeric_limits<double>::infinity()), "277777777777 h 47 min");
+}
+
 TEST(Units, Percent) { EXPECT_EQ(percent_text(0.9734), "97.3 %"); }
 
 }  // namespace
-}  // namespace pareprop::cli
+}  // namespace pareprop::text
