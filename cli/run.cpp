@@ -69,10 +69,10 @@ int run(int argc, const char* const* argv, std::ostream& out, std::ostream& err)
   app.option_defaults()->always_capture_default();
   app.get_formatter()->column_width(36);
   app.require_subcommand(0, 1);
-  const Action models = add_models(app);
-  const Action verify = add_verify(app);
-  const Action bench = add_bench(app);
-  const Action demo = add_demo(app);
+  const std::vector<std::pair<std::string, Action>> commands = {
+      {"models", add_models(app)},   {"train", add_train(app)},   {"eval", add_eval(app)},
+      {"predict", add_predict(app)}, {"verify", add_verify(app)}, {"bench", add_bench(app)},
+      {"demo", add_demo(app)}};
 
   try {
     app.parse(argc, argv);
@@ -83,12 +83,12 @@ int run(int argc, const char* const* argv, std::ostream& out, std::ostream& err)
   }
   const Console console{out, err};
   const std::string help = help_command(app);
-  if (app.got_subcommand("models")) return run_action(models, console, help);
-  if (app.got_subcommand("verify")) return run_action(verify, console, help);
-  if (app.got_subcommand("bench")) return run_action(bench, console, help);
-  if (app.got_subcommand("demo")) return run_action(demo, console, help);
-  return fail(err, kWrongUsage,
-              "no command was given: expected models, verify, bench or demo; see " + help);
+  std::string names;
+  for (const auto& [name, action] : commands) {
+    if (app.got_subcommand(name)) return run_action(action, console, help);
+    names += (names.empty() ? "" : ", ") + name;
+  }
+  return fail(err, kWrongUsage, "no command was given: expected one of " + names + "; see " + help);
 }
 
 }  // namespace pareprop::cli

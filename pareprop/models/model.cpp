@@ -19,9 +19,11 @@ void Model::tag_gradients() {
   }
 }
 
-at::Tensor Model::loss(const Batch& batch, const ForwardOptions& options) {
+at::Tensor Model::loss(const Batch& batch, const ForwardOptions& options, at::Tensor* scores) {
   tag_gradients();
-  return at::cross_entropy_loss(forward(batch, options), row_targets(batch));
+  const at::Tensor made = forward(batch, options);
+  if (scores != nullptr) *scores = made.detach();
+  return at::cross_entropy_loss(made, row_targets(batch));
 }
 
 void Model::set_stack_options(StackOptions options) {

@@ -40,8 +40,9 @@ class Model : public torch::nn::Module {
   // Tokens of a sample where the blocks begin.
   virtual std::int64_t tokens() const = 0;
 
-  // Mean cross entropy.
-  at::Tensor loss(const Batch& batch, const ForwardOptions& options = {});
+  // Mean cross entropy. `scores`, where given, gets those of the rows, without gradient.
+  at::Tensor loss(const Batch& batch, const ForwardOptions& options = {},
+                  at::Tensor* scores = nullptr);
 
   // Reversible stacks from the input of the network on; none in a plain one.
   const std::vector<Stack>& stacks() const { return stacks_; }

@@ -75,9 +75,12 @@ void StackImpl::set_options(StackOptions options) {
   tuner_ = options_.mode == Mode::automatic ? std::make_unique<AutoTuner>() : nullptr;
 }
 
+StackOptions StackImpl::chosen_options() const {
+  return tuner_ ? tuner_->next(options_, depth()) : options_;
+}
+
 std::shared_ptr<StackCall> StackImpl::begin_call(const CallOptions& call) {
-  return std::make_shared<StackCall>(branches_, tuner_ ? tuner_->next(options_, depth()) : options_,
-                                     pass_for(call), call.extras);
+  return std::make_shared<StackCall>(branches_, chosen_options(), pass_for(call), call.extras);
 }
 
 std::shared_ptr<Pass> StackImpl::pass_for(const CallOptions& call) {

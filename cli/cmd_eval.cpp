@@ -1,0 +1,82 @@
+#include <ATen/Parallel.h>
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <memory>
+#include <ostream>
+
+#include "cli/command.h"
+#include "cli/output_file.h"
+#include "cli/progress.h"
+#include "cli/units.h"
+#include "pareprop/graph/text.h"
+#include "pareprop/train/evaluate.h"
+#include "pareprop/train/run_files.h"
+
+namespace pareprop::cli {
+namespace {
+
+struct Flags {
+  std::string run = "run";
+  std::string data;
+  std::int64_t batch = 64;
+  int threads = 0;
+  std::string json;
+};
+
+int evaluate_run(const Flags& flags, const Console& console) {
+  expect_at_least("--batch", 1, flags.batch);
+  expect_at_least("--threads", 0, flags.threads);
+  if (flags.threads > 0) at::set_num_threads(flags.threads);
+  const JsonOutput json(flags.json, console.out);
+  train::TrainedRun run = train::load_run(flags.run);
+  if (!flags.data.empty()) run.config.data = flags.data;
+  run.config.batch = flags.batch;
+  if (run.tokenizer) run.config.tokenizer = train::tokenizer_folder(flags.run).string();
+  const train::TrainingData data = train::open_data(run.config);
+  if (!data.text && data.class_names() != run.class_names) {
+    throw std::invalid_argument("the classes of " + run.config.data + " are not those of the run");
+  }
+  const auto batches = train::make_batches(run.config, data, *run.model, {});
+  const auto group = train::make_process_group({});
+  train::Evaluation found;
+  {
+    Progress progress(console.err);
+    found = train::evaluate(
+        *run.model, batches.test, *group, {.on_batch = [&](std::int64_t done, std::int64_t all) {
+          progress.show("batch " + std::to_string(done) + " of " + std::to_string(all));
+          return false;
+        }});
+  }
+  const auto skipped = batches.skipped();
+  if (!json.takes_stdout()) {
+    console.out << "loss " << text::fixed(found.loss, 4) << ", right "
+                << percent_text(found.accuracy) << " of " << found.rows
+                << (data.text ? " masked tokens\n" : " images\n");
+  }
+  for (const std::string& line : skipped) console.err << "eval: left out: " << line << '\n';
+  json.write({{"run", flags.run},
+              {"data", run.config.data},
+              {"loss", found.loss},
+              {"accuracy", found.accuracy},
+              {"rows", found.rows},
+              {"skipped", skipped.size()}});
+  return 0;
+}
+
+}  // namespace
+
+Action add_eval(CLI::App& app) {
+  auto* command =
+      app.add_subcommand("eval", "Loss and accuracy of a trained network on data held out");
+  const auto flags = std::make_shared<Flags>();
+  command->add_option("--run", flags->run, "Folder of the run")->type_name("FOLDER");
+  command->add_option("--data", flags->data, "As for train (default: the run's)");
+  command->add_option("--batch", flags->batch, "Samples at a time");
+  command->add_option("--threads", flags->threads, "CPU threads; 0: all cores");
+  command->add_option("--json", flags->json, kJsonHelp)->type_name("FILE");
+  return [flags](const Console& console) { return evaluate_run(*flags, console); };
+}
+
+}  // namespace pareprop::cli

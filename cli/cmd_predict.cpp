@@ -1,0 +1,62 @@
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <memory>
+#include <ostream>
+
+#include "cli/command.h"
+#include "cli/output_file.h"
+#include "cli/table.h"
+#include "cli/units.h"
+#include "pareprop/train/predict.h"
+
+namespace pareprop::cli {
+namespace {
+
+struct Flags {
+  std::string run = "run";
+  std::vector<std::string> inputs;
+  int top = 5;
+  std::string json;
+};
+
+int predict(const Flags& flags, const Console& console) {
+  expect_at_least("--top", 1, flags.top);
+  const JsonOutput json(flags.json, console.out);
+  const train::TrainedRun run = train::load_run(flags.run);
+  Table table({{"input", Align::left}, {"guess", Align::left}, {"probability"}});
+  auto rows = nlohmann::ordered_json::array();
+  const auto add = [&](const std::string& input, const std::vector<train::Guess>& guesses) {
+    auto listed = nlohmann::ordered_json::array();
+    for (const train::Guess& guess : guesses) {
+      table.add_row({listed.empty() ? input : "", guess.name, percent_text(guess.probability)});
+      listed.push_back({{"name", guess.name}, {"probability", guess.probability}});
+    }
+    rows.push_back({{"input", input}, {"guesses", std::move(listed)}});
+  };
+  for (const std::string& input : flags.inputs) {
+    if (!run.tokenizer) {
+      add(input, predict_image(run, input, flags.top));
+      continue;
+    }
+    for (const auto& guesses : predict_masks(run, input, flags.top)) add(input, guesses);
+  }
+  if (!json.takes_stdout()) console.out << table.text();
+  json.write({{"rows", std::move(rows)}});
+  return 0;
+}
+
+}  // namespace
+
+Action add_predict(CLI::App& app) {
+  auto* command = app.add_subcommand(
+      "predict", "What a trained network sees in images, or in the place of <mask> in a text");
+  const auto flags = std::make_shared<Flags>();
+  command->add_option("--run", flags->run, "Folder of the run")->type_name("FOLDER");
+  command->add_option("inputs", flags->inputs, "Image files, or texts with <mask>")->required();
+  command->add_option("--top", flags->top, "Guesses of each");
+  command->add_option("--json", flags->json, kJsonHelp)->type_name("FILE");
+  return [flags](const Console& console) { return predict(*flags, console); };
+}
+
+}  // namespace pareprop::cli

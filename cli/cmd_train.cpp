@@ -1,0 +1,173 @@
+#include <ATen/Parallel.h>
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <ostream>
+
+#include "cli/command.h"
+#include "cli/output_file.h"
+#include "cli/progress.h"
+#include "cli/stop_signals.h"
+#include "cli/train_flags.h"
+#include "cli/units.h"
+#include "pareprop/graph/text.h"
+#include "pareprop/train/launcher.h"
+#include "pareprop/train/run_page.h"
+#include "pareprop/train/trainer.h"
+
+namespace pareprop::cli {
+namespace {
+
+struct Flags {
+  std::shared_ptr<TrainFlags> train = std::make_shared<TrainFlags>();
+  int nproc = 1;
+  int threads = 0;
+  bool dry_run = false;
+};
+
+// Of this process, without the name of the program.
+std::vector<std::string> own_arguments() {
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  std::vector<std::string> words;
+  for (std::string word; std::getline(file, word, '\0');) words.push_back(word);
+  if (!words.empty()) words.erase(words.begin());
+  return words;
+}
+
+std::string clock_text(double seconds) {
+  const auto all = static_cast<long long>(std::max(0.0, seconds));
+  const std::string minutes = std::to_string(all / 60 % 60), rest = std::to_string(all % 60);
+  const auto two = [](const std::string& digits) {
+    return digits.size() < 2 ? "0" + digits : digits;
+  };
+  if (all < 3600) return minutes + ":" + two(rest);
+  return std::to_string(all / 3600) + ":" + two(minutes) + ":" + two(rest);
+}
+
+std::string step_text(const train::StepRecord& r, std::int64_t all, double seconds_left) {
+  return "step " + std::to_string(r.step) + "/" + std::to_string(all) + "  loss " +
+         text::fixed(r.loss, 4) + "  right " + percent_text(r.accuracy) + "  rate " +
+         error_text(r.learning_rate) + "  " + text::fixed(r.samples_per_s, 1) +
+         " samples/s  peak " + bytes_text(static_cast<double>(r.peak_bytes)) + "  drift " +
+         error_text(r.drift) + "  " + clock_text(seconds_left) + " left";
+}
+
+class Watcher {
+ public:
+  Watcher(const Console& console, bool speaks)
+      : err_(console.err), speaks_(speaks), progress_(console.err) {}
+
+  train::TrainEvents events() {
+    train::TrainEvents events;
+    events.stop_asked = [] { return StopSignals::received() != 0; };
+    if (!speaks_) return events;
+    events.on_begin = [this](std::int64_t first, std::int64_t all) {
+      say("training from step " + std::to_string(first) + " to " + std::to_string(all));
+    };
+    events.on_step = [this](const train::StepRecord& record, std::int64_t all, double left) {
+      progress_.show(step_text(record, all, left));
+    };
+    events.on_evaluating = [this](std::int64_t done, std::int64_t all) {
+      progress_.show("evaluating: batch " + std::to_string(done) + " of " + std::to_string(all));
+    };
+    events.on_evaluation = [this](const train::EvaluationRecord& record) {
+      say("step " + std::to_string(record.step) + ": evaluation loss " +
+          text::fixed(record.loss, 4) + ", right " + percent_text(record.accuracy));
+    };
+    events.on_message = [this](const std::string& what) { say(what); };
+    return events;
+  }
+
+  void say(const std::string& what) {
+    if (!speaks_) return;
+    progress_.clear();
+    err_ << "train: " << what << std::endl;
+  }
+
+ private:
+  std::ostream& err_;
+  const bool speaks_;
+  Progress progress_;
+};
+
+std::string end_text(const train::TrainConfig& config, const train::TrainResult& result) {
+  switch (result.end) {
+    case train::TrainEnd::finished:
+      return "done";
+    case train::TrainEnd::stopped_early:
+      return "stopped early: the last " + std::to_string(config.early_stop) +
+             " evaluations were not better";
+    case train::TrainEnd::out_of_time:
+      return "stopped: --time-limit is over; --resume auto goes on";
+    case train::TrainEnd::stopped_by_user:
+      return "stopped and saved; --resume auto goes on";
+  }
+  return "";
+}
+
+void summarise(const train::TrainConfig& config, const train::TrainResult& result,
+               const Console& console, Watcher& watcher) {
+  for (const std::string& line : result.skipped) watcher.say("left out: " + line);
+  console.out << end_text(config, result) << " after step " << result.step << " of "
+              << result.all_steps << ", " << clock_text(result.seconds) << "\nloss "
+              << text::fixed(result.last_loss, 4) << "; evaluation loss "
+              << text::fixed(result.evaluation.loss, 4) << ", right "
+              << percent_text(result.evaluation.accuracy) << " of " << result.evaluation.rows
+              << "\npeak " << bytes_text(static_cast<double>(result.memory.total_peak))
+              << ", activations " << bytes_text(static_cast<double>(result.memory.activation_peak))
+              << "; waited " << percent_text(result.waited) << " of the time for data\n"
+              << "in " << config.out << ": model.safetensors, run.html, metrics.jsonl\n";
+}
+
+int train_model(const Flags& flags, const Console& console) {
+  const train::TrainConfig config = config_of(*flags.train);
+  expect_at_least("--nproc", 1, flags.nproc);
+  expect_at_least("--threads", 0, flags.threads);
+  if (flags.dry_run) {
+    console.out << to_json(config);
+    return 0;
+  }
+  if (flags.nproc > 1) {
+    return train::launch(flags.nproc, train::without_nproc(own_arguments()),
+                         {.on_failure = [&](const std::string& what) {
+                           console.err << "pareprop: " << what << std::endl;
+                         }});
+  }
+  if (flags.threads > 0) at::set_num_threads(flags.threads);
+  const StopSignals signals;
+  const auto group = train::process_group_from_environment(
+      {.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(config.timeout * 1e3))});
+  const bool first = group->rank() == 0;
+  Watcher watcher(console, first);
+  const train::TrainResult result = train::train(config, *group, watcher.events());
+  if (first) {
+    write_file(std::filesystem::path(config.out) / "run.html", train::run_page(config, result));
+    summarise(config, result, console, watcher);
+  }
+  constexpr int kSignalled = 128;
+  return result.end == train::TrainEnd::stopped_by_user && StopSignals::received() != 0
+             ? kSignalled + StopSignals::received()
+             : 0;
+}
+
+}  // namespace
+
+Action add_train(CLI::App& app) {
+  auto* command = app.add_subcommand(
+      "train", "Train a network on images or text; go on after an interruption; many processes");
+  const auto flags = std::make_shared<Flags>();
+  add_train_flags(*command, flags->train);
+  command->add_option("--nproc", flags->nproc, "Processes on this machine that train together");
+  command->add_option("--threads", flags->threads, "CPU threads of a process; 0: all cores");
+  command->add_flag("--dry-run", flags->dry_run,
+                    "Only write the configuration to standard output (default: off)");
+  return [flags](const Console& console) { return train_model(*flags, console); };
+}
+
+}  // namespace pareprop::cli

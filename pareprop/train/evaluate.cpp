@@ -1,0 +1,52 @@
+#include "pareprop/train/evaluate.h"
+
+#include <ATen/ops/argmax.h>
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/tensor.h>
+#include <c10/core/GradMode.h>
+
+#include "pareprop/data/prefetch.h"
+#include "pareprop/train/training_data.h"
+
+namespace pareprop::train {
+
+std::int64_t count_right(const at::Tensor& scores, const at::Tensor& targets) {
+  const at::Tensor right = targets.dim() == 2 ? targets.argmax(-1) : targets;
+  return scores.argmax(-1).eq(right).sum().item<std::int64_t>();
+}
+
+Evaluation evaluate(models::Model& model, std::shared_ptr<const data::Batches> data,
+                    ProcessGroup& group, const EvaluateOptions& options) {
+  c10::NoGradGuard no_grad;
+  const bool was_training = model.is_training();
+  model.eval();
+  const std::int64_t all = data->per_epoch();
+  data::Prefetcher batches(std::move(data), {.workers = options.workers, .end = all});
+  double loss = 0.0;
+  std::int64_t right = 0, rows = 0;
+  for (std::int64_t i = 0; i < all; ++i) {
+    const models::Batch batch = model_batch(batches.next(), model);
+    if (batch.input.size(0) > 0) {
+      const at::Tensor scores = model.forward(batch);
+      const at::Tensor targets = model.row_targets(batch);
+      const std::int64_t count = scores.size(0);
+      if (count > 0) {
+        loss += at::cross_entropy_loss(scores, targets).item<double>() * static_cast<double>(count);
+        right += count_right(scores, targets);
+        rows += count;
+      }
+    }
+    if (options.on_batch && options.on_batch(i + 1, all)) break;
+  }
+  model.train(was_training);
+  const at::Tensor sums =
+      at::tensor({loss, static_cast<double>(right), static_cast<double>(rows)}, at::kDouble);
+  group.all_reduce(sums)->wait();
+  const double* sum = sums.const_data_ptr<double>();
+  const double count = sum[2] > 0 ? sum[2] : 1.0;
+  return {.loss = sum[0] / count,
+          .accuracy = sum[1] / count,
+          .rows = static_cast<std::int64_t>(sum[2])};
+}
+
+}  // namespace pareprop::train

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "pareprop/data/batches.h"
+#include "pareprop/models/model.h"
+#include "pareprop/train/process_group.h"
+
+namespace pareprop::train {
+
+struct Evaluation {
+  double loss = 0.0;      // mean over all rows
+  double accuracy = 0.0;  // share of rows whose best guess is right
+  std::int64_t rows = 0;  // samples, or masked tokens
+};
+
+struct EvaluateOptions {
+  int workers = 1;  // threads that prepare data
+  // Called between batches; true: stop, with what was seen so far. Null: never.
+  std::function<bool(std::int64_t done, std::int64_t all)> on_batch = nullptr;
+};
+
+// Over all batches of `data`, those of all processes together, the same in each. The network is in
+// training mode again afterwards if it was before.
+Evaluation evaluate(models::Model& model, std::shared_ptr<const data::Batches> data,
+                    ProcessGroup& group, const EvaluateOptions& options = {});
+
+// Rows whose highest score is that of the target, of classes or of probabilities.
+std::int64_t count_right(const at::Tensor& scores, const at::Tensor& targets);
+
+}  // namespace pareprop::train

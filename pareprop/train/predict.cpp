@@ -1,0 +1,110 @@
+#include "pareprop/train/predict.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full_like.h>
+#include <ATen/ops/softmax.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/topk.h>
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "pareprop/data/image_codec.h"
+#include "pareprop/data/token_masking.h"
+#include "pareprop/io/mapped_file.h"
+#include "pareprop/models/image_model.h"
+
+namespace pareprop::train {
+namespace {
+
+constexpr std::string_view kMask = "<mask>";
+
+// For each row of the scores.
+template <typename Name>
+std::vector<std::vector<Guess>> best(const at::Tensor& scores, int top, Name name) {
+  const auto count = std::min<std::int64_t>(top, scores.size(1));
+  const auto [values, indices] = at::topk(at::softmax(scores.to(at::kDouble), -1), count);
+  std::vector<std::vector<Guess>> rows;
+  for (std::int64_t row = 0; row < scores.size(0); ++row) {
+    std::vector<Guess>& guesses = rows.emplace_back();
+    for (std::int64_t i = 0; i < count; ++i) {
+      guesses.push_back(
+          {name(indices[row][i].item<std::int64_t>()), values[row][i].item<double>()});
+    }
+  }
+  return rows;
+}
+
+data::Image read_image(const std::filesystem::path& file) {
+  try {
+    const io::MappedFile bytes(file);
+    return data::decode_image(bytes.bytes());
+  } catch (const std::exception& error) {
+    throw std::runtime_error(file.string() + ": " + error.what());
+  }
+}
+
+std::vector<std::int64_t> masked_ids(const data::Tokenizer& tokenizer, std::string_view text) {
+  std::vector<std::int64_t> ids{tokenizer.start()};
+  while (true) {
+    const std::size_t mask = text.find(kMask);
+    for (const auto id : tokenizer.encode(text.substr(0, mask))) ids.push_back(id);
+    if (mask == std::string_view::npos) break;
+    ids.push_back(tokenizer.mask());
+    text.remove_prefix(mask + kMask.size());
+  }
+  ids.push_back(tokenizer.end());
+  return ids;
+}
+
+}  // namespace
+
+std::vector<Guess> predict_image(const TrainedRun& run, const std::filesystem::path& file,
+                                 int top) {
+  const auto* model = dynamic_cast<const models::ImageModel*>(run.model.get());
+  if (model == nullptr) {
+    throw std::invalid_argument("the run is of text: expected a text with <mask>, got " +
+                                file.string());
+  }
+  const data::Image image = read_image(file);
+  const auto side = static_cast<int>(model->shape().image_size);
+  const auto channels = static_cast<int>(model->shape().channels);
+  const data::ImageSize input{side, side};
+  const data::View view = data::centre_view(run.augment, image.size(), input);
+  const at::Tensor pixels = at::empty({1, channels, side, side}, at::kFloat);
+  data::render(run.augment, view, image.size(), image, channels, input,
+               pixels.mutable_data_ptr<float>());
+  c10::NoGradGuard no_grad;
+  const at::Tensor scores =
+      run.model->forward({.input = pixels.to(run.model->weight_options()), .target = {}});
+  return best(scores, top,
+              [&](std::int64_t i) { return run.class_names[static_cast<std::size_t>(i)]; })
+      .front();
+}
+
+std::vector<std::vector<Guess>> predict_masks(const TrainedRun& run, std::string_view text,
+                                              int top) {
+  if (!run.tokenizer) {
+    throw std::invalid_argument("the run is of images: expected the path of an image");
+  }
+  if (text.find(kMask) == std::string_view::npos) {
+    throw std::invalid_argument("expected a text with <mask> where a word is to be guessed");
+  }
+  const std::vector<std::int64_t> ids = masked_ids(*run.tokenizer, text);
+  if (static_cast<std::int64_t>(ids.size()) > run.model->tokens()) {
+    throw std::invalid_argument("the text has " + std::to_string(ids.size()) +
+                                " tokens, the network takes " +
+                                std::to_string(run.model->tokens()) + ": shorten it");
+  }
+  const at::Tensor input = at::tensor(ids).unsqueeze(0);
+  const at::Tensor target = at::full_like(input, data::kNotScored);
+  target.masked_fill_(input.eq(run.tokenizer->mask()), run.tokenizer->mask());
+  c10::NoGradGuard no_grad;
+  return best(run.model->forward({.input = input, .target = target}), top, [&](std::int64_t id) {
+    const auto token = static_cast<data::TokenId>(id);
+    return run.tokenizer->decode({&token, 1});
+  });
+}
+
+}  // namespace pareprop::train

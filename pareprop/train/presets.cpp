@@ -1,0 +1,129 @@
+#include "pareprop/train/presets.h"
+
+#include <stdexcept>
+
+namespace pareprop::train {
+namespace {
+
+// What the recipes for ImageNet have in common.
+void imagenet(TrainConfig& c) {
+  c.epochs = 300;
+  c.warmup = 70.0 / 300;
+  c.last_learning_rate = 1e-6;
+  c.mixup = 0.8;
+  c.cutmix = 1.0;
+  c.label_smoothing = 0.1;
+  c.erase = 0.25;
+  c.dropout = 0.0;
+}
+
+void rev_vit_small(TrainConfig& c) {
+  imagenet(c);
+  c.model = "vit_small";
+  c.batch = 512;
+  c.learning_rate = 5e-4;
+  c.weight_decay = 0.05;
+  c.clip = 1.0;
+  c.drop_path = 0.1;
+}
+
+void rev_vit_base(TrainConfig& c) {
+  rev_vit_small(c);
+  c.model = "vit_base";
+  c.weight_decay = 0.1;
+  c.clip = 2.0;
+  c.drop_path = 0.2;
+}
+
+void rev_mvit_base(TrainConfig& c) {
+  imagenet(c);
+  c.model = "mvit_v1_base";
+  c.batch = 256;
+  c.learning_rate = 2.5e-4;
+  c.weight_decay = 0.05;
+  c.clip = 1.0;
+  c.drop_path = 0.1;
+}
+
+void rev_swin_tiny(TrainConfig& c) {
+  imagenet(c);
+  c.model = "swin_tiny";
+  c.batch = 1024;
+  c.learning_rate = 1e-3;
+  c.last_learning_rate = 5e-6;
+  c.warmup = 20.0 / 300;
+  c.weight_decay = 0.05;
+  c.clip = 5.0;
+}
+
+// Adam without decay or warm-up.
+void minrev_cifar(TrainConfig& c) {
+  c.model = "vit_cifar";
+  c.data = "cifar10:cifar-10-batches-bin";
+  c.batch = 128;
+  c.epochs = 100;
+  c.learning_rate = 1e-3;
+  c.warmup = 0.0;
+  c.weight_decay = 0.0;
+  c.clip = 0.0;
+}
+
+void roberta_base(TrainConfig& c) {
+  c.model = "roberta_base";
+  c.data = "persuasion";
+  c.seq_len = 512;
+  c.batch = 16;
+  c.accumulate = 128;  // 2048 sequences a step
+  c.steps = 125000;
+  c.warmup = 10000.0 / 125000;
+  c.decay = "linear";
+  c.learning_rate = 5e-4;
+  c.weight_decay = 0.01;
+  c.beta2 = 0.98;
+  c.eps = 1e-6;
+  c.clip = 0.0;
+  c.dropout = 0.1;
+}
+
+// Small networks on small grey images, minutes on two cores.
+void fashion(TrainConfig& c) {
+  c.model = "vit_cifar";
+  c.data = "fashion-mnist";
+  c.width = 64;
+  c.batch = 64;
+  c.epochs = 6;
+  c.learning_rate = 2e-3;
+  c.warmup = 0.1;
+  c.weight_decay = 0.05;
+  c.initial_std = 0.1;
+}
+
+}  // namespace
+
+const std::vector<Preset>& presets() {
+  static const std::vector<Preset> all = {
+      {"fashion", "a small RevViT on Fashion-MNIST, minutes on two cores", fashion},
+      {"minrev-cifar", "RevViT on CIFAR-10 as minREV trains it", minrev_cifar},
+      {"rev-vit-small", "Rev-ViT-S on ImageNet as SlowFast trains it (512 images a step)",
+       rev_vit_small},
+      {"rev-vit-base", "Rev-ViT-B on ImageNet as SlowFast trains it (512 images a step)",
+       rev_vit_base},
+      {"rev-mvit-base", "Rev-MViT-B on ImageNet as SlowFast trains it (256 images a step)",
+       rev_mvit_base},
+      {"rev-swin-tiny", "RevSwin-T on ImageNet (1024 images a step)", rev_swin_tiny},
+      {"roberta-base", "RoBERTa's pretraining (2048 sequences of 512 tokens a step)", roberta_base},
+  };
+  return all;
+}
+
+void apply_preset(TrainConfig& config, std::string_view name) {
+  std::string known;
+  for (const Preset& preset : presets()) {
+    if (preset.name == name) return preset.apply(config);
+    known += (known.empty() ? "" : ", ") + preset.name;
+  }
+  throw std::invalid_argument("preset: expected one of " + known + "; got '" + std::string(name) +
+                              "'");
+}
+
+}  // namespace pareprop::train

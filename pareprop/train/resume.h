@@ -1,0 +1,26 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "pareprop/train/checkpoint_store.h"
+#include "pareprop/train/train_config.h"
+
+namespace pareprop::train {
+
+// The checkpoint that a run goes on from, as config.resume says; none: it begins anew. Checkpoints
+// that are damaged are passed over with `auto`, and told to `on_message` (may be null).
+//
+// Throws std::invalid_argument when the folder holds a run already and config.resume is empty, when
+// the checkpoint was written by another number of processes, or when batches would not be the ones
+// that follow: another batch size, seed or data set. std::runtime_error when a checkpoint that was
+// named is damaged.
+std::optional<StoredCheckpoint> find_checkpoint(
+    const TrainConfig& config, int world,
+    const std::function<void(const std::string&)>& on_message);
+
+std::filesystem::path checkpoint_folder(const TrainConfig& config);
+
+}  // namespace pareprop::train

@@ -1,0 +1,114 @@
+#include "pareprop/train/run_files.h"
+
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <stdexcept>
+
+#include "pareprop/data/tokenizer_file.h"
+#include "pareprop/io/atomic_file.h"
+#include "pareprop/models/registry.h"
+#include "pareprop/models/weights.h"
+#include "pareprop/ops/precision.h"
+#include "pareprop/train/checkpoint_store.h"
+#include "pareprop/train/resume.h"
+
+namespace pareprop::train {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::ordered_json;
+
+fs::path config_file(const fs::path& run) { return run / "config.json"; }
+fs::path classes_file(const fs::path& run) { return run / "classes.json"; }
+
+void write_text(const fs::path& path, const std::string& text) {
+  io::AtomicFile file(path);
+  file.write(text);
+  file.commit();
+}
+
+std::string read_text(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) {
+    throw std::invalid_argument(path.string() +
+                                " cannot be read: expected the folder of a training run");
+  }
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+void load_classes(const fs::path& run, TrainedRun& loaded, models::Overrides& change) {
+  const fs::path path = classes_file(run);
+  try {
+    const auto json = ordered_json::parse(read_text(path));
+    loaded.class_names = json.at("classes").get<std::vector<std::string>>();
+    loaded.augment.mean = json.at("mean").get<std::vector<float>>();
+    loaded.augment.deviation = json.at("deviation").get<std::vector<float>>();
+    change.image_size = json.at("image_size").get<std::int64_t>();
+    change.channels = json.at("channels").get<std::int64_t>();
+    change.classes = static_cast<std::int64_t>(loaded.class_names.size());
+  } catch (const ordered_json::exception& error) {
+    throw std::invalid_argument(path.string() + ": " + error.what());
+  }
+  check_augment(loaded.augment);
+}
+
+// What training ended with, or its last checkpoint.
+fs::path newest_weights(const fs::path& run, const TrainConfig& config) {
+  if (fs::exists(weights_file(run))) return weights_file(run);
+  TrainConfig here = config;
+  here.out = run.string();
+  const auto search = newest_whole(checkpoint_folder(here));
+  if (!search.newest) {
+    throw std::invalid_argument(run.string() +
+                                " has neither model.safetensors nor a whole checkpoint");
+  }
+  return search.newest->folder / "weights.safetensors";
+}
+
+}  // namespace
+
+fs::path tokenizer_folder(const fs::path& run) { return run / "tokenizer"; }
+fs::path weights_file(const fs::path& run) { return run / "model.safetensors"; }
+
+void write_run_files(const fs::path& run, const TrainConfig& config, const TrainingData& data,
+                     const models::Model& model) {
+  fs::create_directories(run);
+  write_text(config_file(run), to_json(config));
+  if (data.text) {
+    save_tokenizer(data.text->tokenizer, tokenizer_folder(run));
+    return;
+  }
+  const auto& shape = dynamic_cast<const models::ImageModel&>(model).shape();
+  const ordered_json json = {{"classes", data.class_names()},
+                             {"image_size", shape.image_size},
+                             {"channels", shape.channels},
+                             {"mean", data.images->augment.mean},
+                             {"deviation", data.images->augment.deviation}};
+  write_text(classes_file(run), json.dump(2) + "\n");
+}
+
+TrainedRun load_run(const fs::path& run) {
+  TrainedRun loaded;
+  apply_json(loaded.config, read_text(config_file(run)), config_file(run).string());
+  models::Overrides change = overrides_of(loaded.config);
+  if (fs::exists(tokenizer_folder(run))) {
+    loaded.tokenizer = data::load_tokenizer(tokenizer_folder(run));
+    change.vocabulary = loaded.tokenizer->size();
+    change.length = loaded.config.seq_len.value_or(kTextLength);
+  } else {
+    load_classes(run, loaded, change);
+  }
+  const Precision precision = parse_precision(loaded.config.precision);
+  loaded.model =
+      models::make_model(loaded.config.model, change, {.dtype = stream_dtype(precision)});
+  models::load_weights(*loaded.model, io::SafetensorsFile(newest_weights(run, loaded.config)));
+  StackOptions options{.mode = Mode::stored, .precision = precision};
+  options.arithmetic = loaded.config.exact ? Arithmetic::exact : Arithmetic::floating;
+  loaded.model->set_stack_options(options);
+  loaded.model->eval();
+  return loaded;
+}
+
+}  // namespace pareprop::train

@@ -1,0 +1,238 @@
+#include "pareprop/train/run_page.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "pareprop/graph/text.h"
+#include "pareprop/graph/units.h"
+#include "pareprop/io/utf8.h"
+#include "pareprop/reversible/stack_call.h"
+#include "pareprop/train/run_page_style.h"
+#include "pareprop/train/run_plots.h"
+
+namespace pareprop::train {
+namespace {
+
+constexpr double kWaitedMuch = 0.05;
+
+// File names may have any bytes; a page has characters.
+std::string escaped(std::string_view words) {
+  std::string good;
+  while (!words.empty()) {
+    const std::size_t well = io::first_ill_formed(words);
+    good += words.substr(0, well);
+    words.remove_prefix(well);
+    if (words.empty()) break;
+    good += "\uFFFD";
+    words.remove_prefix(1);
+  }
+  return text::xml(good);
+}
+
+std::string element(const std::string& name, std::string_view words) {
+  std::string out = "<";
+  out += name + ">" + escaped(words) + "</" + name + ">\n";
+  return out;
+}
+
+std::string section(std::string_view heading, const std::string& elements) {
+  return "<section>\n" + element("h2", heading) + elements + "</section>\n";
+}
+
+std::string count_of(std::size_t count, const std::string& one, const std::string& many) {
+  return std::to_string(count) + " " + (count == 1 ? one : many);
+}
+
+std::string outcome(const TrainConfig& config, const TrainResult& result) {
+  const std::string steps =
+      std::to_string(result.step) + " of " + std::to_string(result.all_steps) + " steps";
+  switch (result.end) {
+    case TrainEnd::finished:
+      return "Finished: " + steps + ".";
+    case TrainEnd::stopped_early:
+      return "Stopped early after " + steps + ": the last " + std::to_string(config.early_stop) +
+             " evaluations were not better than the best.";
+    case TrainEnd::stopped_by_user:
+      return "Stopped when asked to, after " + steps + ".";
+    case TrainEnd::out_of_time:
+      return "Stopped after " + steps + ": the time limit was reached.";
+  }
+  return "";
+}
+
+double median_speed(const std::vector<StepRecord>& steps) {
+  std::vector<double> speeds;
+  for (const StepRecord& record : steps) {
+    if (std::isfinite(record.samples_per_s)) speeds.push_back(record.samples_per_s);
+  }
+  if (speeds.empty()) return 0.0;
+  std::sort(speeds.begin(), speeds.end());
+  return (speeds[(speeds.size() - 1) / 2] + speeds[speeds.size() / 2]) / 2.0;
+}
+
+std::string figure(std::string_view name, const std::string& value, std::string_view more = "") {
+  return "<div>" + element("dt", name) + element("dd", value) +
+         (more.empty() ? "" : "<dd class=\"more\">" + escaped(more) + "</dd>") + "</div>\n";
+}
+
+std::string key_figures(const TrainResult& result) {
+  constexpr std::string_view kNone = "\u2013";
+  const auto& evaluation = result.evaluation;
+  const bool evaluated = evaluation.rows > 0;
+  const memory::Usage& memory = result.memory;
+  std::string out = "<dl class=\"figures\">\n";
+  out += figure("Evaluation accuracy",
+                evaluated ? text::percent_text(evaluation.accuracy) : std::string(kNone),
+                evaluated ? "of " + std::to_string(evaluation.rows) : "not evaluated");
+  out += figure("Evaluation loss", evaluated ? text::fixed(evaluation.loss, 4) : std::string(kNone),
+                "last training loss " + text::fixed(result.last_loss, 4));
+  out += figure("Time", text::duration_text(result.seconds), "since it began or went on");
+  out +=
+      figure("Samples a second",
+             result.steps.empty() ? std::string(kNone) : text::fixed(median_speed(result.steps), 1),
+             "median");
+  out += figure("Peak memory", text::bytes_text(static_cast<double>(memory.total_peak)),
+                "activations " + text::bytes_text(static_cast<double>(memory.activation_peak)));
+  out += figure("Waited for data", text::percent_text(result.waited), "of the time");
+  return out + "</dl>\n";
+}
+
+std::string data_note(const TrainConfig& config, const TrainResult& result) {
+  if (!(result.waited > kWaitedMuch)) return "";
+  return "<p class=\"note\">Training waited for data " +
+         escaped(text::percent_text(result.waited)) +
+         " of the time: this run was bound by data. It had " +
+         escaped(
+             count_of(static_cast<std::size_t>(std::max(0, config.workers)), "worker", "workers")) +
+         "; more of them (--workers) make it faster where cores are free.</p>\n";
+}
+
+constexpr std::array kPolicies = {Policy::store, Policy::checkpoint, Policy::anchor,
+                                  Policy::reverse};
+
+std::string_view meaning(Policy policy) {
+  switch (policy) {
+    case Policy::store:
+      return "keeps what its gradient needs";
+    case Policy::checkpoint:
+      return "keeps both of its inputs, and is recomputed";
+    case Policy::anchor:
+      return "keeps one of its inputs, and is recomputed";
+    case Policy::reverse:
+      return "keeps nothing: its inputs are recovered from its outputs";
+  }
+  return "";
+}
+
+std::string chip(Policy policy, const std::string& words, const std::string& tip) {
+  return "<span class=\"chip " + std::string(name(policy)) + "\" title=\"" + escaped(tip) + "\">" +
+         escaped(words) + "</span>";
+}
+
+// A letter a block, in the order of the forward pass.
+std::string chips(const std::vector<Policy>& policies) {
+  std::string out = "<div class=\"chips\">";
+  for (std::size_t i = 0; i < policies.size(); ++i) {
+    const std::string policy(name(policies[i]));
+    out += chip(policies[i], std::string(1, static_cast<char>(policy[0] - 'a' + 'A')),
+                "block " + std::to_string(i) + ": " + policy);
+  }
+  return out + "</div>";
+}
+
+std::string summary(const std::vector<Policy>& policies) {
+  std::string out;
+  for (Policy policy : kPolicies) {
+    const auto blocks = std::count(policies.begin(), policies.end(), policy);
+    if (blocks == 0) continue;
+    out += (out.empty() ? "" : ", ") + std::to_string(blocks) + " " + std::string(name(policy));
+  }
+  return out;
+}
+
+std::string stacks_table(const TrainConfig& config, const TrainResult& result) {
+  if (result.stacks.empty()) {
+    return "<p>An ordinary network without reversible stacks, trained in mode " +
+           escaped(config.mode) + ".</p>\n";
+  }
+  std::array<bool, kPolicies.size()> used{};
+  std::string rows;
+  for (std::size_t i = 0; i < result.stacks.size(); ++i) {
+    const StackOptions& stack = result.stacks[i];
+    // Without policies of its own it has those of its mode, however many blocks it has.
+    const bool same = stack.policies.empty();
+    const std::vector<Policy> policies =
+        resolve_policies(stack, same ? 1 : static_cast<int>(stack.policies.size()));
+    for (Policy policy : policies) used[static_cast<std::size_t>(policy)] = true;
+    rows += "<tr><td>" + std::to_string(i) + "</td><td>" + escaped(name(stack.mode)) + "</td><td>" +
+            (same ? "all " + std::string(name(policies[0])) : summary(policies)) + chips(policies) +
+            "</td></tr>\n";
+  }
+  std::string out =
+      "<table>\n<thead><tr><th>Stack</th><th>Mode</th><th>Blocks</th></tr></thead>\n<tbody>\n" +
+      rows + "</tbody>\n</table>\n<ul class=\"policies\">\n";
+  for (std::size_t i = 0; i < kPolicies.size(); ++i) {
+    if (!used[static_cast<std::size_t>(kPolicies[i])]) continue;
+    const std::string policy(name(kPolicies[i]));
+    out += "<li>" + chip(kPolicies[i], policy, policy) + " " + escaped(meaning(kPolicies[i])) +
+           "</li>\n";
+  }
+  return out + "</ul>\n";
+}
+
+std::string left_out(const std::vector<std::string>& skipped) {
+  constexpr std::size_t kShown = 100;
+  if (skipped.empty()) return "";
+  std::string out = "<details>\n<summary>" + escaped(count_of(skipped.size(), "image", "images")) +
+                    " could not be read</summary>\n<ul class=\"files\">\n";
+  for (std::size_t i = 0; i < std::min(skipped.size(), kShown); ++i)
+    out += element("li", skipped[i]);
+  if (skipped.size() > kShown) {
+    out += element("li", "and " + std::to_string(skipped.size() - kShown) + " more");
+  }
+  return section("Images left out", out + "</ul>\n</details>\n");
+}
+
+// What differs from the defaults stands out.
+std::string configuration(const TrainConfig& config) {
+  const std::vector<ConfigField> all = fields(config), defaults = fields({});
+  std::string out =
+      "<p>Values in bold differ from the defaults.</p>\n<div class=\"wide\">\n<table>\n<thead><tr>"
+      "<th>Field</th><th>Value</th><th>Meaning</th></tr></thead>\n<tbody>\n";
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const bool changed = i >= defaults.size() || all[i].value != defaults[i].value;
+    const std::string value = escaped(all[i].value.empty() ? "\u2013" : all[i].value);
+    out += "<tr><td class=\"key\">" + escaped(all[i].key) + "</td><td class=\"value\">" +
+           (changed ? "<b>" + value + "</b>" : value) + "</td><td class=\"quiet\">" +
+           escaped(all[i].help) + "</td></tr>\n";
+  }
+  return out + "</tbody>\n</table>\n</div>\n";
+}
+
+}  // namespace
+
+std::string run_page(const TrainConfig& config, const TrainResult& result) {
+  const std::string title = config.model + " on " + config.data;
+  std::string plots = "<div class=\"plots\">\n";
+  for (const std::string& plot : run_plots(result)) {
+    plots += "<figure>" + plot + "</figure>\n";
+  }
+  plots += "</div>\n";
+  return "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
+         "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n"
+         "<meta name=\"color-scheme\" content=\"light dark\"/>\n" +
+         element("title", title) + std::string(kPageStyle) + "</head>\n<body>\n<header>\n" +
+         element("h1", title) +
+         element("p", std::string(config.plain ? "Ordinary network" : "Reversible network") +
+                          ", mode " + config.mode + ", " + config.precision +
+                          (config.exact ? ", exact streams" : "") + ", batch " +
+                          std::to_string(config.batch) + ". " + outcome(config, result)) +
+         data_note(config, result) + "</header>\n<main>\n" + key_figures(result) +
+         section("Curves and memory", plots) +
+         section("How the blocks were trained", stacks_table(config, result)) +
+         left_out(result.skipped) + section("Configuration", configuration(config)) +
+         "</main>\n</body>\n</html>\n";
+}
+
+}  // namespace pareprop::train

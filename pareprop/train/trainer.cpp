@@ -1,0 +1,283 @@
+#include "pareprop/train/trainer.h"
+
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+
+#include "pareprop/models/weights.h"
+#include "pareprop/reversible/torch_lanes.h"
+#include "pareprop/train/learning_rate.h"
+#include "pareprop/train/named_tensors.h"
+#include "pareprop/train/resume.h"
+#include "pareprop/train/run_files.h"
+#include "pareprop/train/train_step.h"
+
+namespace pareprop::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+double seconds_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+// One that was trained for this run before it was interrupted is used again.
+TrainConfig with_tokenizer_of_run(TrainConfig config) {
+  const fs::path own = tokenizer_folder(config.out);
+  if (config.tokenizer.empty() && !config.resume.empty() && fs::exists(own)) {
+    config.tokenizer = own.string();
+  }
+  return config;
+}
+
+class Run {
+ public:
+  Run(const TrainConfig& config, ProcessGroup& group, const TrainEvents& events)
+      : config_(config),
+        group_(group),
+        events_(events),
+        checkpoint_(find_checkpoint(config, group.world(), events.on_message)),
+        data_(open_data(with_tokenizer_of_run(config))),
+        model_(make_model(
+            config, data_,
+            {.dtype = stream_dtype(parse_precision(config.precision)), .seed = config.seed})),
+        batches_(
+            make_batches(config, data_, *model_, {.rank = group.rank(), .world = group.world()})),
+        buckets_(*model_, group),
+        store_(checkpoint_folder(config), config.keep) {
+    prepare_weights();
+    optimizer_.emplace(trained_parameters(*model_),
+                       AdamWOptions{.beta1 = config.beta1,
+                                    .beta2 = config.beta2,
+                                    .eps = config.eps,
+                                    .weight_decay = config.weight_decay});
+    if (config.ema > 0.0) average_.emplace(trained_parameters(*model_), config.ema);
+    all_steps_ = config.steps > 0
+                     ? config.steps
+                     : std::max<std::int64_t>(
+                           1, std::llround(config.epochs * static_cast<double>(steps_of_epoch())));
+    rate_ = {.peak = config.learning_rate,
+             .last = config.last_learning_rate,
+             .warmup = std::llround(config.warmup * static_cast<double>(all_steps_)),
+             .total = all_steps_,
+             .decay = decay_of(config.decay)};
+    rate_.check();
+    if (checkpoint_) go_on();
+    set_stack_options();
+    if (writes()) {
+      write_run_files(config_.out, config_, data_, *model_);
+      log_.emplace(config_.out, step_);
+    }
+  }
+
+  TrainResult train() {
+    data::Prefetcher batches(batches_.train,
+                             {.workers = config_.workers, .first = step_ * config_.accumulate});
+    if (events_.on_begin) events_.on_begin(step_, all_steps_);
+    model_->train();
+    const std::int64_t first = step_;
+    begin_ = std::chrono::steady_clock::now();
+    std::optional<TrainEnd> end;
+    while (!end && step_ < all_steps_) {
+      train_step(batches, first);
+      if (step_ < all_steps_ && stopping_) end = *stopping_;
+      if (is_due(config_.eval_every > 0 ? config_.eval_every : steps_of_epoch()) ||
+          step_ == all_steps_) {
+        evaluate_now();
+        if (!end && bad_evaluations() && step_ < all_steps_) end = TrainEnd::stopped_early;
+      }
+      if (end || step_ == all_steps_ ||
+          (config_.save_every > 0 && step_ % config_.save_every == 0)) {
+        save();
+      }
+    }
+    return finish(end.value_or(TrainEnd::finished), batches);
+  }
+
+ private:
+  bool writes() const { return group_.rank() == 0; }
+  std::int64_t steps_of_epoch() const {
+    return std::max<std::int64_t>(1, batches_.train->per_epoch() / config_.accumulate);
+  }
+  bool is_due(std::int64_t every) const { return step_ % every == 0; }
+  Trained trained() { return {*model_, *optimizer_, average_ ? &*average_ : nullptr}; }
+  void say(const std::string& what) const {
+    if (events_.on_message) events_.on_message(what);
+  }
+
+  void prepare_weights() {
+    if (!config_.weights.empty()) {
+      models::load_weights(*model_, io::SafetensorsFile(config_.weights));
+    } else if (config_.initial_std > 0.0) {
+      constexpr double kOfModels = 0.02;
+      c10::NoGradGuard no_grad;
+      for (auto& parameter : model_->parameters()) {
+        if (parameter.dim() == 2) parameter.mul_(config_.initial_std / kOfModels);
+      }
+    }
+  }
+
+  void go_on() {
+    load(*checkpoint_, trained());
+    step_ = checkpoint_->state.step;
+    evaluated_ = checkpoint_->state.losses;
+    if (checkpoint_->state.data_position != step_ * config_.accumulate) {
+      throw std::invalid_argument(checkpoint_->folder.string() +
+                                  ": its data position does not follow from its step");
+    }
+    say("going on from " + checkpoint_->folder.string());
+  }
+
+  void set_stack_options() {
+    StackOptions options{.mode = parse_mode(config_.mode),
+                         .precision = parse_precision(config_.precision),
+                         .arithmetic = config_.exact ? Arithmetic::exact : Arithmetic::floating};
+    if (!model_->stacks().empty()) {
+      options.executor = make_executor(model_->weight_options().device(), options.lanes);
+      options.on_block_gradients = buckets_.on_block();
+    }
+    model_->set_stack_options(options);
+  }
+
+  void train_step(data::Prefetcher& batches, std::int64_t first) {
+    const auto begin = std::chrono::steady_clock::now();
+    const double waited_before = batches.waited_seconds();
+    const double rate = rate_.at(step_);
+    const bool out_of_time =
+        config_.time_limit > 0.0 && seconds_since(begin_) > 60.0 * config_.time_limit;
+    const bool asked = events_.stop_asked && events_.stop_asked();
+    const StepOutcome outcome =
+        run_step({*model_, *optimizer_, average_ ? &*average_ : nullptr, buckets_, group_},
+                 {.batch = config_.batch,
+                  .accumulate = config_.accumulate,
+                  .clip = config_.clip,
+                  .seed = config_.seed},
+                 batches, rate, asked || out_of_time);
+    if (!outcome.not_finite.empty()) refuse_step(outcome);
+    ++step_;
+    if (outcome.stop) {
+      stopping_ = out_of_time && !asked ? TrainEnd::out_of_time : TrainEnd::stopped_by_user;
+    }
+    const double seconds = seconds_since(begin);
+    const memory::Usage usage = memory::usage();
+    last_ = {.step = step_,
+             .epoch = static_cast<double>(step_) / static_cast<double>(steps_of_epoch()),
+             .loss = outcome.loss,
+             .accuracy = outcome.accuracy,
+             .learning_rate = rate,
+             .gradient_norm = outcome.gradient_norm,
+             .samples_per_s =
+                 static_cast<double>(config_.batch * config_.accumulate * group_.world()) / seconds,
+             .waited = (batches.waited_seconds() - waited_before) / seconds,
+             .drift = model_->drift().worst,
+             .peak_bytes = usage.total_peak};
+    if (log_ && (is_due(config_.log_every) || step_ == first + 1 || step_ == all_steps_)) {
+      log_->add(last_);
+    }
+    if (events_.on_step) {
+      const double each = seconds_since(begin_) / static_cast<double>(step_ - first);
+      events_.on_step(last_, all_steps_, each * static_cast<double>(all_steps_ - step_));
+    }
+  }
+
+  // The weights are those before the step that went wrong.
+  [[noreturn]] void refuse_step(const StepOutcome& outcome) {
+    save();
+    throw std::runtime_error("step " + std::to_string(step_ + 1) + ": " + outcome.not_finite +
+                             " is not finite (loss " + std::to_string(outcome.loss) +
+                             "). The state before it is saved in " +
+                             checkpoint_folder(config_).string() +
+                             "; try a lower --learning-rate, a longer --warmup or --clip");
+  }
+
+  void evaluate_now() {
+    const AveragedWeights averaged(average_ ? &*average_ : nullptr);
+    EvaluateOptions options{.workers = config_.workers};
+    if (events_.on_evaluating) {
+      options.on_batch = [this](std::int64_t done, std::int64_t all) {
+        events_.on_evaluating(done, all);
+        return false;
+      };
+    }
+    evaluation_ = evaluate(*model_, batches_.test, group_, options);
+    const EvaluationRecord record{
+        .step = step_, .loss = evaluation_.loss, .accuracy = evaluation_.accuracy};
+    evaluated_.push_back({step_, evaluation_.loss});
+    if (log_) log_->add(record);
+    if (events_.on_evaluation) events_.on_evaluation(record);
+  }
+
+  bool bad_evaluations() const {
+    if (config_.early_stop == 0) return false;
+    const auto best =
+        std::min_element(evaluated_.begin(), evaluated_.end(),
+                         [](const auto& a, const auto& b) { return a.loss < b.loss; });
+    return std::distance(best, evaluated_.end()) > config_.early_stop;
+  }
+
+  void save() {
+    if (!writes()) return;
+    store_.save(trained(), {.step = step_,
+                            .data_position = step_ * config_.accumulate,
+                            .seed = config_.seed,
+                            .world = group_.world(),
+                            .config = to_json(config_),
+                            .losses = evaluated_});
+  }
+
+  TrainResult finish(TrainEnd end, const data::Prefetcher& batches) {
+    TrainResult result{.end = end,
+                       .step = step_,
+                       .all_steps = all_steps_,
+                       .last_loss = last_.loss,
+                       .evaluation = evaluation_,
+                       .seconds = seconds_since(begin_),
+                       .memory = memory::usage(),
+                       .skipped = batches_.skipped()};
+    for (const Stack& stack : model_->stacks()) result.stacks.push_back(stack->chosen_options());
+    result.waited = batches.waited_seconds() / std::max(result.seconds, 1e-9);
+    if (writes()) {
+      const AveragedWeights averaged(average_ ? &*average_ : nullptr);
+      models::save_weights(*model_, weights_file(config_.out));
+      result.steps = log_->steps();
+      result.evaluations = log_->evaluations();
+    }
+    group_.barrier();
+    return result;
+  }
+
+  const TrainConfig config_;
+  ProcessGroup& group_;
+  const TrainEvents& events_;
+  const std::optional<StoredCheckpoint> checkpoint_;
+  const TrainingData data_;
+  const std::shared_ptr<models::Model> model_;
+  const BatchSets batches_;
+  GradientBuckets buckets_;
+  CheckpointStore store_;
+  std::optional<AdamW> optimizer_;
+  std::optional<Ema> average_;
+  std::optional<RunLog> log_;  // rank 0
+  LearningRate rate_;
+  std::int64_t step_ = 0, all_steps_ = 0;
+  std::vector<LossPoint> evaluated_;
+  std::optional<TrainEnd> stopping_;
+  StepRecord last_;
+  Evaluation evaluation_;
+  std::chrono::steady_clock::time_point begin_;
+};
+
+}  // namespace
+
+TrainResult train(const TrainConfig& config, ProcessGroup& group, const TrainEvents& events) {
+  check(config);
+  return Run(config, group, events).train();
+}
+
+}  // namespace pareprop::train

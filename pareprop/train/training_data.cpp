@@ -1,0 +1,144 @@
+#include "pareprop/train/training_data.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <stdexcept>
+
+#include "pareprop/data/text_batches.h"
+#include "pareprop/models/image_model.h"
+#include "pareprop/models/registry.h"
+#include "pareprop/models/roberta.h"
+
+namespace pareprop::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool has_text_files(const fs::path& folder) {
+  std::error_code ignored;
+  const auto files = fs::directory_iterator(folder, ignored);
+  return std::any_of(begin(files), end(files),
+                     [](const auto& entry) { return entry.path().extension() == ".txt"; });
+}
+
+bool names_text(const std::string& spec) {
+  if (spec == "persuasion" || spec.starts_with("text:")) return true;
+  std::error_code ignored;
+  return fs::is_regular_file(spec, ignored) || has_text_files(spec);
+}
+
+data::ImageAugment augment_of(const TrainConfig& config, const data::ImageData& images) {
+  data::ImageAugment augment = images.augment;
+  if (config.augment == "none") {
+    augment = {.filter = augment.filter, .mean = augment.mean, .deviation = augment.deviation};
+  }
+  augment.erase = config.erase;
+  return augment;
+}
+
+std::shared_ptr<models::Model> image_model(const TrainConfig& config, const data::ImageData& images,
+                                           const models::WeightOptions& weights) {
+  models::Overrides change = overrides_of(config);
+  change.classes = static_cast<std::int64_t>(images.train->class_names().size());
+  // Weights from elsewhere were trained with the network's own number of channels.
+  if (config.weights.empty()) change.channels = images.channels;
+  const bool square = images.size.height == images.size.width && images.size.height > 0;
+  if (!change.image_size && square) {
+    change.image_size = images.size.height;
+    try {
+      models::make_model(config.model, change, {.device = at::kMeta});
+    } catch (const std::invalid_argument&) {
+      change.image_size.reset();  // it cannot take them as they are: they are resized
+    }
+  }
+  return models::make_model(config.model, change, weights);
+}
+
+}  // namespace
+
+std::vector<std::string> TrainingData::class_names() const {
+  return images ? images->train->class_names() : std::vector<std::string>();
+}
+
+TrainingData open_data(const TrainConfig& config) {
+  TrainingData data;
+  if (names_text(config.data)) {
+    data.text = data::open_text(config.data,
+                                {.tokenizer = config.tokenizer, .vocabulary = config.vocabulary});
+  } else {
+    data.images = data::open_images(config.data);
+  }
+  return data;
+}
+
+std::shared_ptr<models::Model> make_model(const TrainConfig& config, const TrainingData& data,
+                                          const models::WeightOptions& weights) {
+  if (data.images) return image_model(config, *data.images, weights);
+  const data::Tokenizer& tokenizer = data.text->tokenizer;
+  if (tokenizer.padding() != models::RobertaConfig::kPadding) {
+    throw std::invalid_argument(
+        "tokenizer: its <pad> has the id " + std::to_string(tokenizer.padding()) + "; expected " +
+        std::to_string(models::RobertaConfig::kPadding) + ", as RoBERTa's tokenizers have it");
+  }
+  models::Overrides change = overrides_of(config);
+  change.vocabulary = tokenizer.size();
+  change.length = config.seq_len.value_or(kTextLength);
+  return models::make_model(config.model, change, weights);
+}
+
+std::vector<std::string> BatchSets::skipped() const {
+  std::vector<std::string> lines;
+  for (const auto* set : {train_images.get(), test_images.get()}) {
+    if (set == nullptr) continue;
+    for (const data::SkippedImage& image : set->skipped()) lines.push_back(image.why);
+  }
+  return lines;
+}
+
+BatchSets make_batches(const TrainConfig& config, const TrainingData& data,
+                       const models::Model& model, data::Shard shard) {
+  BatchSets sets;
+  if (data.text) {
+    const data::TextBatchesOptions options{
+        .batch = config.batch, .length = model.tokens(), .seed = config.seed, .shard = shard};
+    sets.train =
+        std::make_shared<data::TextBatches>(data.text->train, data.text->tokenizer, options);
+    auto test = options;
+    test.training = false;
+    sets.test =
+        std::make_shared<data::TextBatches>(data.text->held_out, data.text->tokenizer, test);
+    return sets;
+  }
+  const auto& shape = dynamic_cast<const models::ImageModel&>(model).shape();
+  const int side = static_cast<int>(shape.image_size);
+  data::ImageBatchesOptions options{.batch = config.batch,
+                                    .input = {side, side},
+                                    .channels = static_cast<int>(shape.channels),
+                                    .seed = config.seed,
+                                    .shard = shard,
+                                    .augment = augment_of(config, *data.images),
+                                    .mixing = {.mixup = config.mixup,
+                                               .cutmix = config.cutmix,
+                                               .probability = config.mix_probability,
+                                               .label_smoothing = config.label_smoothing},
+                                    .strict = config.strict};
+  sets.train_images = std::make_shared<data::ImageBatches>(data.images->train, options);
+  options.training = false;
+  sets.test_images = std::make_shared<data::ImageBatches>(data.images->test, options);
+  sets.train = sets.train_images;
+  sets.test = sets.test_images;
+  return sets;
+}
+
+models::Batch model_batch(data::Batch batch, const models::Model& model) {
+  const at::TensorOptions weights = model.weight_options();
+  const auto place = [&](const at::Tensor& t) {
+    if (!t.defined()) return t;
+    return at::isFloatingType(t.scalar_type())
+               ? t.to(weights.device(), weights.dtype().toScalarType())
+               : t.to(weights.device());
+  };
+  return {.input = place(batch.input), .target = place(batch.target), .mask = place(batch.mask)};
+}
+
+}  // namespace pareprop::train

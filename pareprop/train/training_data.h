@@ -1,0 +1,54 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "pareprop/data/batches.h"
+#include "pareprop/data/image_batches.h"
+#include "pareprop/data/open_images.h"
+#include "pareprop/data/text_data.h"
+#include "pareprop/models/layers.h"
+#include "pareprop/models/model.h"
+#include "pareprop/train/train_config.h"
+
+namespace pareprop::train {
+
+// Tokens of a sequence where the configuration does not say.
+inline constexpr std::int64_t kTextLength = 128;
+
+// What `config.data` names: images or text.
+struct TrainingData {
+  std::optional<data::ImageData> images;
+  std::optional<data::TextData> text;
+
+  // Of images; none for text.
+  std::vector<std::string> class_names() const;
+};
+
+// Throws what open_images() and open_text() throw.
+TrainingData open_data(const TrainConfig& config);
+
+// The network that `config` names, for this data: of its classes and channels, or its vocabulary;
+// images of the data's own size where it has one that the network can take. Throws
+// std::invalid_argument when the network is not for such data.
+std::shared_ptr<models::Model> make_model(const TrainConfig& config, const TrainingData& data,
+                                          const models::WeightOptions& weights);
+
+struct BatchSets {
+  std::shared_ptr<const data::Batches> train, test;
+  std::shared_ptr<const data::ImageBatches> train_images, test_images;  // the same; null for text
+
+  // One line each: the images that could not be read so far.
+  std::vector<std::string> skipped() const;
+};
+
+// REQUIRES: `model` is of make_model().
+BatchSets make_batches(const TrainConfig& config, const TrainingData& data,
+                       const models::Model& model, data::Shard shard);
+
+// For a network with weights like those of `model`.
+models::Batch model_batch(data::Batch batch, const models::Model& model);
+
+}  // namespace pareprop::train

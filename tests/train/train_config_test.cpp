@@ -1,0 +1,95 @@
+#include "pareprop/train/train_config.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "pareprop/train/presets.h"
+#include "tests/io/temporary_folder.h"
+
+namespace pareprop::train {
+namespace {
+
+using io::testing::message_of;
+
+std::string refusal(const std::string& json) {
+  TrainConfig config;
+  return message_of<std::invalid_argument>([&] { apply_json(config, json, "c.json"); });
+}
+
+TEST(TrainConfig, ComesBackFromJson) {
+  TrainConfig config;
+  config.model = "swin_cifar";
+  config.depth = {2, 3};
+  config.width = 96;
+  config.drop_path = 0.25;
+  config.learning_rate = 3.3e-4;
+  config.seed = 18446744073709551615ULL;
+  config.exact = true;
+  TrainConfig again;
+  again.resume = "auto";  // null in the file: not given
+  apply_json(again, to_json(config), "c.json");
+  EXPECT_EQ(to_json(again), to_json(config));
+  EXPECT_EQ(again.depth, config.depth);
+  EXPECT_EQ(again.seed, config.seed);
+  EXPECT_EQ(again.resume, "");
+}
+
+TEST(TrainConfig, EveryFieldIsReadAsItIsWritten) {
+  std::set<std::string> keys;
+  const TrainConfig config;
+  for (const ConfigField& field : fields(config)) {
+    EXPECT_TRUE(keys.insert(field.key).second) << field.key;
+    EXPECT_FALSE(field.help.empty());
+    TrainConfig copy = config;
+    set_field(copy, field.key, field.value);
+    EXPECT_EQ(to_json(copy), to_json(config)) << field.key;
+  }
+}
+
+TEST(TrainConfig, SaysWhatIsWrong) {
+  EXPECT_EQ(refusal(R"({"learnin_rate": 1})"),
+            "c.json: unknown key 'learnin_rate'; the nearest is 'learning_rate'");
+  EXPECT_EQ(refusal(R"({"batch": "many"})"), "c.json: batch: expected a whole number, got 'many'");
+  EXPECT_EQ(refusal(R"({"batch": 1.5})"), "c.json: batch: expected a whole number, got '1.5'");
+  EXPECT_EQ(refusal(R"({"exact": 1})"), "c.json: exact: expected true or false, got '1'");
+  EXPECT_EQ(refusal(R"({"depth": [2, "x"]})"),
+            "c.json: depth: expected a whole number, got '\"x\"'");
+  EXPECT_EQ(refusal("[1]"), "c.json: expected a JSON object of keys and values");
+  EXPECT_EQ(refusal(R"({"batch": 4)"), "c.json: expected a JSON object of keys and values");
+  EXPECT_EQ(refusal(R"({"batch": {"a": 1}})"), "c.json: batch: expected a value, got an object");
+}
+
+TEST(TrainConfig, NothingChangesWhenOneKeyIsWrong) {
+  TrainConfig config;
+  EXPECT_THROW(apply_json(config, R"({"batch": 7, "nothing": 1})", ""), std::invalid_argument);
+  EXPECT_EQ(to_json(config), to_json({}));
+}
+
+TEST(TrainConfig, ChecksRanges) {
+  const std::pair<const char*, const char*> wrong[] = {
+      {"batch", "0"},      {"accumulate", "0"}, {"epochs", "0"},     {"warmup", "1.5"},
+      {"ema", "1"},        {"keep", "0"},       {"mode", "fast"},    {"precision", "fp8"},
+      {"decay", "slowly"}, {"augment", "much"}, {"workers", "-1"},   {"log_every", "0"},
+      {"drop_path", "1"},  {"timeout", "0"},    {"save_every", "-1"}};
+  for (const auto& [key, value] : wrong) {
+    TrainConfig config;
+    set_field(config, key, value);
+    EXPECT_THROW(check(config), std::invalid_argument) << key;
+  }
+  EXPECT_NO_THROW(check(TrainConfig{}));
+}
+
+TEST(TrainConfig, EveryPresetIsAConfiguration) {
+  for (const Preset& preset : presets()) {
+    TrainConfig config;
+    apply_preset(config, preset.name);
+    EXPECT_NO_THROW(check(config)) << preset.name;
+    EXPECT_NE(to_json(config), to_json({})) << preset.name;
+  }
+  TrainConfig config;
+  EXPECT_THROW(apply_preset(config, "best"), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace pareprop::train
