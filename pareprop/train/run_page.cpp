@@ -87,7 +87,7 @@ std::string key_figures(const TrainResult& result) {
                 evaluated ? "of " + std::to_string(evaluation.rows) : "not evaluated");
   out += figure("Evaluation loss", evaluated ? text::fixed(evaluation.loss, 4) : std::string(kNone),
                 "last training loss " + text::fixed(result.last_loss, 4));
-  out += figure("Time", text::duration_text(result.seconds), "since it began or went on");
+  out += figure("Time", text::duration_text(result.seconds), "of this process");
   out +=
       figure("Samples a second",
              result.steps.empty() ? std::string(kNone) : text::fixed(median_speed(result.steps), 1),
@@ -170,7 +170,8 @@ std::string stacks_table(const TrainConfig& config, const TrainResult& result) {
             "</td></tr>\n";
   }
   std::string out =
-      "<table>\n<thead><tr><th>Stack</th><th>Mode</th><th>Blocks</th></tr></thead>\n<tbody>\n" +
+      "<table class=\"stacks\">\n"
+      "<thead><tr><th>Stack</th><th>Mode</th><th>Blocks</th></tr></thead>\n<tbody>\n" +
       rows + "</tbody>\n</table>\n<ul class=\"policies\">\n";
   for (std::size_t i = 0; i < kPolicies.size(); ++i) {
     if (!used[static_cast<std::size_t>(kPolicies[i])]) continue;
@@ -198,7 +199,7 @@ std::string left_out(const std::vector<std::string>& skipped) {
 std::string configuration(const TrainConfig& config) {
   const std::vector<ConfigField> all = fields(config), defaults = fields({});
   std::string out =
-      "<p>Values in bold differ from the defaults.</p>\n<div class=\"wide\">\n<table>\n<thead><tr>"
+      "<p>Values in bold differ from the defaults.</p>\n<table class=\"config\">\n<thead><tr>"
       "<th>Field</th><th>Value</th><th>Meaning</th></tr></thead>\n<tbody>\n";
   for (std::size_t i = 0; i < all.size(); ++i) {
     const bool changed = i >= defaults.size() || all[i].value != defaults[i].value;
@@ -207,7 +208,7 @@ std::string configuration(const TrainConfig& config) {
            (changed ? "<b>" + value + "</b>" : value) + "</td><td class=\"quiet\">" +
            escaped(all[i].help) + "</td></tr>\n";
   }
-  return out + "</tbody>\n</table>\n</div>\n";
+  return out + "</tbody>\n</table>\n";
 }
 
 }  // namespace

@@ -29,6 +29,7 @@ inline constexpr std::string_view kPageStyle = R"(<style>
   .key { font-family: ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace;
          font-size: .85rem; overflow-wrap: normal; }
   .value { min-width: 5rem; }
+  .stacks td:nth-child(-n+2), .stacks th:nth-child(-n+2) { width: 6rem; }
   .chips { display: flex; flex-wrap: wrap; gap: 3px; margin: .3rem 0; }
   .chip { display: inline-block; min-width: 1.5rem; padding: 0 .3rem; border-radius: 3px;
           text-align: center; font-size: .8rem; font-weight: 600; }
@@ -40,10 +41,18 @@ inline constexpr std::string_view kPageStyle = R"(<style>
   .policies li { margin: .25rem 0; }
   summary { cursor: pointer; }
   .files { font-size: .85rem; }
+  @media (max-width: 600px) {
+    .stacks td:nth-child(-n+2), .stacks th:nth-child(-n+2) { width: auto; }
+    .config thead { display: none; }
+    .config tr { display: grid; grid-template-columns: 10rem 1fr; padding: .3rem 0;
+                 border-bottom: 1px solid #d8dee4; }
+    .config td { padding: 0; border: 0; }
+    .config .quiet { grid-column: 1 / -1; }
+  }
   @media (prefers-color-scheme: dark) {
     body { background: #0d1117; color: #e6edf3; }
     .note { background: #2b1d12; border-color: #ff8b3d; }
-    .figures div, figure, th, td { border-color: #2a313c; }
+    .figures div, figure, th, td, .config tr { border-color: #2a313c; }
     dt, .more, .quiet { color: #9198a1; }
     .store { background: #8f5a10; }
     .checkpoint { background: #6f4177; }

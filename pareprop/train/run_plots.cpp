@@ -19,29 +19,23 @@ plot::Series series_of(std::string name, const std::vector<Record>& records, Val
   return series;
 }
 
-plot::LinePlot over_steps(std::string title, std::string y_label,
-                          std::vector<plot::Series> series) {
-  return {.title = std::move(title),
-          .x_label = "step",
-          .y_label = std::move(y_label),
-          .series = std::move(series),
-          .whole_x = true};
+plot::LinePlot over_steps(std::string title, std::vector<plot::Series> series) {
+  return {
+      .title = std::move(title), .x_label = "step", .series = std::move(series), .whole_x = true};
 }
 
 // Of training, and of the evaluations with their own few points.
 template <typename Value>
-std::string both(const TrainResult& result, const std::string& title, const std::string& y_label,
-                 Value value) {
+std::string both(const TrainResult& result, const std::string& title, Value value) {
   plot::Series evaluation = series_of("evaluation", result.evaluations, value);
   evaluation.markers = true;
-  return svg(over_steps(title, y_label,
-                        {series_of("training", result.steps, value), std::move(evaluation)}));
+  return svg(
+      over_steps(title, {series_of("training", result.steps, value), std::move(evaluation)}));
 }
 
 template <typename Value>
-std::string from_zero(const TrainResult& result, const std::string& title,
-                      const std::string& y_label, Value value) {
-  plot::LinePlot plot = over_steps(title, y_label, {series_of(title, result.steps, value)});
+std::string from_zero(const TrainResult& result, const std::string& title, Value value) {
+  plot::LinePlot plot = over_steps(title, {series_of(title, result.steps, value)});
   plot.y_from_zero = true;
   return svg(plot);
 }
@@ -59,9 +53,10 @@ std::string peak_memory(const TrainResult& result) {
   const auto unit = std::find_if(kUnits.begin(), kUnits.end() - 1, [&](const Unit& candidate) {
     return static_cast<double>(most) >= candidate.bytes;
   });
-  return from_zero(result, "Peak memory", unit->name, [unit](const StepRecord& record) {
-    return static_cast<double>(record.peak_bytes) / unit->bytes;
-  });
+  return from_zero(result, std::string("Peak memory, ") + unit->name,
+                   [unit](const StepRecord& record) {
+                     return static_cast<double>(record.peak_bytes) / unit->bytes;
+                   });
 }
 
 std::string memory_by_tag(const memory::Usage& usage) {
@@ -77,11 +72,11 @@ std::string memory_by_tag(const memory::Usage& usage) {
 }  // namespace
 
 std::vector<std::string> run_plots(const TrainResult& result) {
-  return {both(result, "Loss", "", [](const auto& record) { return record.loss; }),
-          both(result, "Accuracy", "%", [](const auto& record) { return 100.0 * record.accuracy; }),
-          from_zero(result, "Learning rate", "",
+  return {both(result, "Loss", [](const auto& record) { return record.loss; }),
+          both(result, "Accuracy, %", [](const auto& record) { return 100.0 * record.accuracy; }),
+          from_zero(result, "Learning rate",
                     [](const StepRecord& record) { return record.learning_rate; }),
-          from_zero(result, "Samples a second", "",
+          from_zero(result, "Samples a second",
                     [](const StepRecord& record) { return record.samples_per_s; }),
           peak_memory(result),
           memory_by_tag(result.memory)};

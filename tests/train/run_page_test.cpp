@@ -69,8 +69,8 @@ TEST(RunPage, HasAllPlotsWithTheirSeries) {
     titles.push_back(plot->all("text", "title").at(0)->text);
   }
   EXPECT_EQ(titles,
-            (std::vector<std::string>{"Loss", "Accuracy", "Learning rate", "Samples a second",
-                                      "Peak memory", "Memory by use, each at its own peak"}));
+            (std::vector<std::string>{"Loss", "Accuracy, %", "Learning rate", "Samples a second",
+                                      "Peak memory, MiB", "Memory by use, each at its own peak"}));
   for (const std::size_t plot : {0, 1}) {
     const auto groups = page.all("svg", "plot").at(plot)->all("g");
     ASSERT_EQ(groups.size(), 2U);
@@ -79,7 +79,7 @@ TEST(RunPage, HasAllPlotsWithTheirSeries) {
     EXPECT_EQ(groups[1]->children.at(0).text, "evaluation");
     EXPECT_EQ(groups[1]->all("circle", "dot").size(), 2U);
   }
-  EXPECT_TRUE(says(page, "Peak memory: 300 at step 40"));
+  EXPECT_TRUE(says(page, "Peak memory, MiB: 300 at step 40"));
   EXPECT_EQ(page.all("svg", "plot").at(5)->all("rect", "bar").size(), memory::kTags);
   EXPECT_TRUE(says(page, "tape: 5.0 MiB"));
 }
