@@ -76,11 +76,14 @@ void StackImpl::set_options(StackOptions options) {
 }
 
 StackOptions StackImpl::chosen_options() const {
-  return tuner_ ? tuner_->next(options_, depth()) : options_;
+  StackOptions options = tuner_ ? tuner_->next(options_, depth()) : options_;
+  options.policies = resolve_policies(options, depth());
+  return options;
 }
 
 std::shared_ptr<StackCall> StackImpl::begin_call(const CallOptions& call) {
-  return std::make_shared<StackCall>(branches_, chosen_options(), pass_for(call), call.extras);
+  return std::make_shared<StackCall>(branches_, tuner_ ? tuner_->next(options_, depth()) : options_,
+                                     pass_for(call), call.extras);
 }
 
 std::shared_ptr<Pass> StackImpl::pass_for(const CallOptions& call) {

@@ -48,7 +48,8 @@ class StackImpl : public torch::nn::Module {
   int depth() const { return static_cast<int>(branches_->size() / 2); }
 
   const StackOptions& options() const { return options_; }
-  // What the next call is trained with: where the mode is `auto`, what that has chosen.
+  // What the next call is trained with, a policy for each block: where the mode is `auto`, what
+  // that has chosen.
   StackOptions chosen_options() const;
   void set_options(StackOptions options);
 

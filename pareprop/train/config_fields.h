@@ -37,7 +37,9 @@ void visit_fields(Config& c, Visit&& visit) {
 
   visit("mode", "stored, checkpoint, reprop, pareprop or auto", c.mode);
   visit("precision", "Of the branches: fp32, bf16 or fp64", c.precision);
-  visit("exact", "Fixed-point streams: the same bits in every mode", c.exact);
+  visit("streams", "float, exact (fixed point: the same bits in every mode), auto: exact with bf16",
+        c.streams);
+  visit("exact", "The same as --streams exact", c.exact);
   visit("batch", "Samples that one process computes at a time", c.batch);
   visit("accumulate", "Batches whose gradients make one step", c.accumulate);
   visit("steps", "Steps of the optimizer; 0: as many as the epochs have", c.steps);

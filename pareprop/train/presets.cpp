@@ -89,13 +89,14 @@ void roberta_base(TrainConfig& c) {
 void fashion(TrainConfig& c) {
   c.model = "vit_cifar";
   c.data = "fashion-mnist";
-  c.width = 64;
+  c.width = 128;
+  c.depth = {3};
   c.batch = 64;
+  c.augment = "none";  // too short for it: 72 % instead of 81 % right after 500 steps
   c.epochs = 6;
   c.learning_rate = 2e-3;
-  c.warmup = 0.1;
   c.weight_decay = 0.05;
-  c.initial_std = 0.1;
+  c.initial_std = 0.08;
 }
 
 }  // namespace

@@ -105,7 +105,7 @@ TrainedRun load_run(const fs::path& run) {
       models::make_model(loaded.config.model, change, {.dtype = stream_dtype(precision)});
   models::load_weights(*loaded.model, io::SafetensorsFile(newest_weights(run, loaded.config)));
   StackOptions options{.mode = Mode::stored, .precision = precision};
-  options.arithmetic = loaded.config.exact ? Arithmetic::exact : Arithmetic::floating;
+  options.arithmetic = arithmetic_of(loaded.config);
   loaded.model->set_stack_options(options);
   loaded.model->eval();
   return loaded;

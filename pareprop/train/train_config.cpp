@@ -77,7 +77,12 @@ ordered_json json_of(const std::string& value) {
 template <typename Plain>
 requires std::is_arithmetic_v<Plain> ordered_json json_of(const Plain& value) { return value; }
 
-// As set_field() reads it.
+bool is_value(const ordered_json& value) {
+  if (!value.is_array()) return !value.is_object();
+  return std::all_of(value.begin(), value.end(), [](const auto& part) { return part.is_number(); });
+}
+
+// As set_field() reads it. REQUIRES: is_value().
 std::string text_of(const ordered_json& value) {
   if (value.is_null()) return "";
   if (value.is_string()) return value.get<std::string>();
@@ -156,7 +161,7 @@ void apply_json(TrainConfig& config, std::string_view json, const std::string& s
   expect(parsed.is_object(), source + ": expected a JSON object of keys and values");
   TrainConfig changed = config;
   for (const auto& [key, value] : parsed.items()) {
-    expect(!value.is_object(), source + ": " + key + ": expected a value, got an object");
+    expect(is_value(value), source + ": " + key + ": expected a value or a list of numbers");
     try {
       set_field(changed, key, value.is_null() ? default_text(key) : text_of(value));
     } catch (const std::invalid_argument& error) {
@@ -206,10 +211,18 @@ void check(const TrainConfig& c) {
   share("drop_path", c.drop_path.value_or(0.0));
   expect(c.augment == "auto" || c.augment == "none",
          "augment: expected auto or none, got '" + c.augment + "'");
+  expect(c.streams == "auto" || c.streams == "float" || c.streams == "exact",
+         "streams: expected auto, float or exact, got '" + c.streams + "'");
   expect(!c.out.empty(), "out: expected a folder");
   parse_mode(c.mode);
   parse_precision(c.precision);
   decay_of(c.decay);
+}
+
+Arithmetic arithmetic_of(const TrainConfig& config) {
+  const bool drifts = config.streams == "auto" && config.precision == "bf16";
+  return config.exact || drifts || config.streams == "exact" ? Arithmetic::exact
+                                                             : Arithmetic::floating;
 }
 
 models::Overrides overrides_of(const TrainConfig& config) {

@@ -10,6 +10,7 @@
 #include <optional>
 #include <stdexcept>
 
+#include "pareprop/data/tokenizer_file.h"
 #include "pareprop/models/weights.h"
 #include "pareprop/reversible/torch_lanes.h"
 #include "pareprop/train/learning_rate.h"
@@ -68,7 +69,10 @@ class Run {
              .total = all_steps_,
              .decay = decay_of(config.decay)};
     rate_.check();
-    if (checkpoint_) go_on();
+    if (checkpoint_) {
+      check_tokenizer();
+      go_on();
+    }
     set_stack_options();
     if (writes()) {
       write_run_files(config_.out, config_, data_, *model_);
@@ -134,10 +138,18 @@ class Run {
     say("going on from " + checkpoint_->folder.string());
   }
 
+  void check_tokenizer() const {
+    const fs::path own = tokenizer_folder(config_.out);
+    if (!data_.text || !fs::exists(own)) return;
+    if (data::load_tokenizer(own).tables() == data_.text->tokenizer.tables()) return;
+    throw std::invalid_argument("tokenizer: " + config_.tokenizer +
+                                " is not the one that the run was trained with, " + own.string());
+  }
+
   void set_stack_options() {
     StackOptions options{.mode = parse_mode(config_.mode),
                          .precision = parse_precision(config_.precision),
-                         .arithmetic = config_.exact ? Arithmetic::exact : Arithmetic::floating};
+                         .arithmetic = arithmetic_of(config_)};
     if (!model_->stacks().empty()) {
       options.executor = make_executor(model_->weight_options().device(), options.lanes);
       options.on_block_gradients = buckets_.on_block();
@@ -152,13 +164,7 @@ class Run {
     const bool out_of_time =
         config_.time_limit > 0.0 && seconds_since(begin_) > 60.0 * config_.time_limit;
     const bool asked = events_.stop_asked && events_.stop_asked();
-    const StepOutcome outcome =
-        run_step({*model_, *optimizer_, average_ ? &*average_ : nullptr, buckets_, group_},
-                 {.batch = config_.batch,
-                  .accumulate = config_.accumulate,
-                  .clip = config_.clip,
-                  .seed = config_.seed},
-                 batches, rate, asked || out_of_time);
+    const StepOutcome outcome = step_or_save(batches, rate, asked || out_of_time);
     if (!outcome.not_finite.empty()) refuse_step(outcome);
     ++step_;
     if (outcome.stop) {
@@ -183,6 +189,25 @@ class Run {
     if (events_.on_step) {
       const double each = seconds_since(begin_) / static_cast<double>(step_ - first);
       events_.on_step(last_, all_steps_, each * static_cast<double>(all_steps_ - step_));
+    }
+  }
+
+  // A step that fails has not touched the weights: what was trained before it is not lost.
+  StepOutcome step_or_save(data::Prefetcher& batches, double rate, bool wants_stop) {
+    try {
+      return run_step({*model_, *optimizer_, average_ ? &*average_ : nullptr, buckets_, group_},
+                      {.batch = config_.batch,
+                       .accumulate = config_.accumulate,
+                       .clip = config_.clip,
+                       .seed = config_.seed},
+                      batches, rate, wants_stop);
+    } catch (...) {
+      try {
+        if (step_ > 0) save();
+      } catch (const std::exception& error) {
+        say(std::string("the state before this step could not be saved: ") + error.what());
+      }
+      throw;
     }
   }
 

@@ -36,9 +36,9 @@ struct TrainResult {
   std::int64_t all_steps = 0;
   double last_loss = 0.0;
   Evaluation evaluation = {};             // of the last one
-  double seconds = 0.0;              // of this process, from the first step on
+  double seconds = 0.0;                   // of this process, from the first step on
   memory::Usage memory = {};              // peaks of the steps
-  double waited = 0.0;               // share of the time that training waited for data
+  double waited = 0.0;                    // share of the time that training waited for data
   std::vector<StackOptions> stacks = {};  // how each of the network's stacks was trained in the end
   std::vector<std::string> skipped = {};  // images that could not be read
   std::vector<StepRecord> steps = {};     // rank 0 only, as metrics.jsonl has them

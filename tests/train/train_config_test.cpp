@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <random>
 #include <set>
 
 #include "pareprop/train/presets.h"
@@ -54,10 +55,15 @@ TEST(TrainConfig, SaysWhatIsWrong) {
   EXPECT_EQ(refusal(R"({"batch": 1.5})"), "c.json: batch: expected a whole number, got '1.5'");
   EXPECT_EQ(refusal(R"({"exact": 1})"), "c.json: exact: expected true or false, got '1'");
   EXPECT_EQ(refusal(R"({"depth": [2, "x"]})"),
-            "c.json: depth: expected a whole number, got '\"x\"'");
+            "c.json: depth: expected a value or a list of numbers");
+  EXPECT_EQ(refusal(R"({"depth": [2, 1.5]})"), "c.json: depth: expected a whole number, got '1.5'");
   EXPECT_EQ(refusal("[1]"), "c.json: expected a JSON object of keys and values");
   EXPECT_EQ(refusal(R"({"batch": 4)"), "c.json: expected a JSON object of keys and values");
-  EXPECT_EQ(refusal(R"({"batch": {"a": 1}})"), "c.json: batch: expected a value, got an object");
+  EXPECT_EQ(refusal(R"({"batch": {"a": 1}})"),
+            "c.json: batch: expected a value or a list of numbers");
+  const std::string deep = std::string(200000, '[') + std::string(200000, ']');
+  EXPECT_EQ(refusal(R"({"depth": )" + deep + "}"),
+            "c.json: depth: expected a value or a list of numbers");
 }
 
 TEST(TrainConfig, NothingChangesWhenOneKeyIsWrong) {
@@ -66,12 +72,49 @@ TEST(TrainConfig, NothingChangesWhenOneKeyIsWrong) {
   EXPECT_EQ(to_json(config), to_json({}));
 }
 
+// Whatever is in a file, it is read or refused.
+TEST(TrainConfig, SurvivesDamagedFiles) {
+  std::mt19937 random(20);
+  const std::string good = to_json({});
+  const std::string bits = "{}[]\",:-+.eE0123456789nulltruefalse\\u\xff\x80 \n";
+  int read = 0;
+  constexpr int kFiles = 20000;
+  for (int i = 0; i < kFiles; ++i) {
+    std::string text = good;
+    for (auto changes = 1 + random() % 4; changes > 0; --changes) {
+      const std::size_t at = random() % text.size();
+      switch (random() % 4) {
+        case 0:
+          text[at] = bits[random() % bits.size()];
+          break;
+        case 1:
+          text.erase(at, 1 + random() % 20);
+          break;
+        case 2:
+          text.insert(at, 1 + random() % 3, bits[random() % bits.size()]);
+          break;
+        default:
+          text.insert(at, text.substr(random() % text.size(), random() % 40));
+      }
+    }
+    TrainConfig config;
+    try {
+      apply_json(config, text, "c.json");
+      ++read;
+      check(config);
+    } catch (const std::invalid_argument&) {
+    }
+  }
+  EXPECT_GT(read, kFiles / 100);
+  EXPECT_LT(read, kFiles);
+}
+
 TEST(TrainConfig, ChecksRanges) {
   const std::pair<const char*, const char*> wrong[] = {
       {"batch", "0"},      {"accumulate", "0"}, {"epochs", "0"},     {"warmup", "1.5"},
       {"ema", "1"},        {"keep", "0"},       {"mode", "fast"},    {"precision", "fp8"},
       {"decay", "slowly"}, {"augment", "much"}, {"workers", "-1"},   {"log_every", "0"},
-      {"drop_path", "1"},  {"timeout", "0"},    {"save_every", "-1"}};
+      {"drop_path", "1"},  {"timeout", "0"},    {"streams", "wide"}, {"save_every", "-1"}};
   for (const auto& [key, value] : wrong) {
     TrainConfig config;
     set_field(config, key, value);

@@ -11,6 +11,8 @@ import time
 import unittest
 from pathlib import Path
 
+from PIL import Image
+
 PROGRAM = sys.argv.pop(1)
 ENVIRONMENT = {**os.environ, "GOMP_SPINCOUNT": "2000", "OMP_NUM_THREADS": "1"}
 SMALL = ["train", "--model", "vit_cifar", "--width", "32", "--depth", "3", "--data", "digits", "--log-every", "1",
@@ -24,6 +26,11 @@ def run(*arguments, before=(), check=True):
     if check and done.returncode != 0:
         raise AssertionError(f"{arguments}: exit code {done.returncode}\n{done.stdout}\n{done.stderr}")
     return done
+
+
+def program(*arguments):
+    return subprocess.run([PROGRAM, *map(str, arguments)], env=ENVIRONMENT, capture_output=True, text=True, timeout=300,
+                          check=True).stdout
 
 
 def wait_for(there, process):
@@ -115,6 +122,41 @@ class TrainProgram(unittest.TestCase):
         other = run(*common, "--steps", done + 10, check=False)
         self.assertEqual(other.returncode, 2)
         self.assertIn("2 processes", other.stderr)
+
+    def test_torchrun_restarts_from_the_last_checkpoint(self):
+        common = ["--mode", "reprop", "--batch", 16, "--save-every", 5, "--out", self.folder / "run", "--resume", "auto",
+                  "--timeout", "15", "--steps", 400]
+        process = subprocess.Popen([*TORCHRUN[:-1], "--max-restarts", "2", "--no-python", PROGRAM, *SMALL,
+                                    *map(str, common)], env=ENVIRONMENT, stderr=subprocess.PIPE,
+                                   stdout=subprocess.DEVNULL, text=True)
+        wait_for(lambda: list((self.folder / "run" / "checkpoints").glob("step-*")), process)
+        workers = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, text=True).stdout.split()
+        os.kill(int(workers[-1]), signal.SIGKILL)
+        _, err = process.communicate(timeout=200)
+        self.assertEqual(process.returncode, 0, err[-3000:])
+        self.assertEqual(sorted(losses(self.folder / "run")), list(range(1, 401)))
+        self.assertIn("going on from", err)
+
+    def test_trained_networks_are_evaluated_and_used(self):
+        folder = self.folder / "run"
+        run("--mode", "stored", "--steps", 200, "--batch", 32, "--learning-rate", "3e-3", "--out", folder)
+        found = json.loads(program("eval", "--run", folder, "--json", "-"))
+        last = json.loads((folder / "metrics.jsonl").read_text().splitlines()[-1])
+        self.assertEqual(found["accuracy"], last["eval_accuracy"])
+        self.assertGreater(found["accuracy"], 0.6)
+        pixels = [[16 if x in (3, 4) and 1 <= y <= 6 else 0 for x in range(8)] for y in range(8)]
+        image = Image.new("L", (8, 8))
+        image.putdata([15 * level for row in pixels for level in row])
+        image.save(self.folder / "one.png")
+        guesses = json.loads(program("predict", "--run", folder, self.folder / "one.png", "--json", "-"))
+        self.assertEqual(len(guesses["rows"][0]["guesses"]), 5)
+        self.assertAlmostEqual(sum(g["probability"] for g in guesses["rows"][0]["guesses"]), 1.0, delta=0.5)
+        (self.folder / "two.png").write_bytes((self.folder / "one.png").read_bytes()[:40])
+        for wrong in ("two.png", "none.png"):
+            done = subprocess.run([PROGRAM, "predict", "--run", folder, self.folder / wrong], capture_output=True,
+                                  text=True, env=ENVIRONMENT)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(wrong, done.stderr)
 
     def test_wrong_configurations_are_refused(self):
         config = self.folder / "config.json"

@@ -210,6 +210,17 @@ TEST(Trainer, LearnsTextAndGuessesMasks) {
   EXPECT_LT(result.evaluation.loss, std::log(400.0));
   EXPECT_LT(losses(result).back(), losses(result).front());
 
+  TrainConfig other = config;
+  other.vocabulary = 300;
+  other.out = (folder / "other").string();
+  other.steps = 1;
+  run(other);
+  config.tokenizer = (folder / "other/tokenizer").string();
+  config.resume = "auto";
+  config.steps = 61;
+  EXPECT_NE(message_of<std::invalid_argument>([&] { run(config); }).find("is not the one"),
+            std::string::npos);
+
   const TrainedRun loaded = load_run(folder / "run");
   const auto guesses = predict_masks(loaded, "Anne <mask> not <mask>.", 5);
   ASSERT_EQ(guesses.size(), 2U);
