@@ -34,11 +34,16 @@ int evaluate_run(const Flags& flags, const Console& console) {
   if (!flags.data.empty()) run.config.data = flags.data;
   run.config.batch = flags.batch;
   if (run.tokenizer) run.config.tokenizer = train::tokenizer_folder(flags.run).string();
-  const train::TrainingData data = train::open_data(run.config);
-  if (!data.text && data.class_names() != run.class_names) {
+  train::TrainingData data = train::open_data(run.config);
+  if (data.text.has_value() != run.tokenizer.has_value()) {
+    throw std::invalid_argument(run.config.data + " is " + (data.text ? "text" : "images") +
+                                ", and the run is of " + (data.text ? "images" : "text"));
+  }
+  if (data.class_names() != run.class_names) {
     throw std::invalid_argument("the classes of " + run.config.data + " are not those of the run");
   }
-  const auto batches = train::make_batches(run.config, data, *run.model, {});
+  if (data.images) data.images->augment = run.augment;
+  const auto batches = train::make_test_batches(run.config, data, *run.model, {});
   const auto group = train::make_process_group({});
   train::Evaluation found;
   {

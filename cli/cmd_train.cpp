@@ -111,17 +111,20 @@ std::string end_text(const train::TrainConfig& config, const train::TrainResult&
   return "";
 }
 
+std::string evaluation_text(const train::Evaluation& evaluation) {
+  if (evaluation.rows == 0) return "";
+  return "; evaluation loss " + text::fixed(evaluation.loss, 4) + ", right " +
+         percent_text(evaluation.accuracy) + " of " + std::to_string(evaluation.rows);
+}
+
 void summarise(const train::TrainConfig& config, const train::TrainResult& result,
-               const Console& console, Watcher& watcher) {
-  for (const std::string& line : result.skipped) watcher.say("left out: " + line);
+               const Console& console) {
   console.out << end_text(config, result) << " after step " << result.step << " of "
               << result.all_steps << ", " << clock_text(result.seconds) << "\nloss "
-              << text::fixed(result.last_loss, 4) << "; evaluation loss "
-              << text::fixed(result.evaluation.loss, 4) << ", right "
-              << percent_text(result.evaluation.accuracy) << " of " << result.evaluation.rows
-              << "\npeak " << bytes_text(static_cast<double>(result.memory.total_peak))
-              << ", activations " << bytes_text(static_cast<double>(result.memory.activation_peak))
-              << "; waited " << percent_text(result.waited) << " of the time for data\n"
+              << text::fixed(result.last_loss, 4) << evaluation_text(result.evaluation) << "\npeak "
+              << bytes_text(static_cast<double>(result.memory.total_peak)) << ", activations "
+              << bytes_text(static_cast<double>(result.memory.activation_peak)) << "; waited "
+              << percent_text(result.waited) << " of the time for data\n"
               << "in " << config.out << ": model.safetensors, run.html, metrics.jsonl\n";
 }
 
@@ -134,10 +137,12 @@ int train_model(const Flags& flags, const Console& console) {
     return 0;
   }
   if (flags.nproc > 1) {
-    return train::launch(flags.nproc, train::without_nproc(own_arguments()),
-                         {.on_failure = [&](const std::string& what) {
-                           console.err << "pareprop: " << what << std::endl;
-                         }});
+    return train::launch(
+        flags.nproc, train::without_nproc(own_arguments()),
+        // Rank 0 finds out at the end of its step, and saves then.
+        {.grace_seconds = config.timeout + 60.0, .on_failure = [&](const std::string& what) {
+           console.err << "pareprop: " << what << std::endl;
+         }});
   }
   if (flags.threads > 0) at::set_num_threads(flags.threads);
   const StopSignals signals;
@@ -146,9 +151,12 @@ int train_model(const Flags& flags, const Console& console) {
   const bool first = group->rank() == 0;
   Watcher watcher(console, first);
   const train::TrainResult result = train::train(config, *group, watcher.events());
+  for (const std::string& line : result.skipped) {
+    console.err << "train: rank " << group->rank() << " left out: " << line << '\n';
+  }
   if (first) {
     write_file(std::filesystem::path(config.out) / "run.html", train::run_page(config, result));
-    summarise(config, result, console, watcher);
+    summarise(config, result, console);
   }
   constexpr int kSignalled = 128;
   return result.end == train::TrainEnd::stopped_by_user && StopSignals::received() != 0

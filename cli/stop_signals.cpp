@@ -1,13 +1,28 @@
 #include "cli/stop_signals.h"
 
 #include <csignal>
+#include <ctime>
 
 namespace pareprop::cli {
 namespace {
 
 volatile std::sig_atomic_t received_signal = 0;
+volatile std::time_t received_at = 0;
 
-void remember(int number) { received_signal = number; }
+// Who stops a whole group of processes often signals each of them twice within a moment.
+constexpr std::time_t kMoment = 2;
+
+void remember(int number) {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  if (received_signal == 0) {
+    received_signal = number;
+    received_at = now.tv_sec;
+  } else if (now.tv_sec - received_at >= kMoment) {
+    std::signal(number, SIG_DFL);
+    std::raise(number);
+  }
+}
 
 }  // namespace
 
@@ -15,7 +30,7 @@ StopSignals::StopSignals() {
   received_signal = 0;
   struct sigaction action {};
   action.sa_handler = remember;
-  action.sa_flags = static_cast<int>(SA_RESETHAND);
+  action.sa_flags = SA_RESTART;
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
 }

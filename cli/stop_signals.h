@@ -2,8 +2,8 @@
 
 namespace pareprop::cli {
 
-// While one lives, SIGINT and SIGTERM do not end the program but are remembered; the second one
-// does.
+// While one lives, SIGINT and SIGTERM do not end the program but are remembered; one that comes two
+// seconds later, or more, does.
 class StopSignals {
  public:
   StopSignals();

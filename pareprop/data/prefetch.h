@@ -21,6 +21,9 @@ struct PrefetchOptions {
   std::int64_t end = std::numeric_limits<std::int64_t>::max();  // from this one on none is made
 };
 
+// Enough for `workers` threads to be busy.
+inline int batches_ahead(int workers) { return workers < 2 ? 4 : 2 * workers; }
+
 // Batches in order, made ahead by threads of its own; the same whatever their number. The threads
 // compute with one core each. One caller at a time.
 class Prefetcher {

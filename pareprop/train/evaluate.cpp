@@ -21,7 +21,9 @@ Evaluation evaluate(models::Model& model, std::shared_ptr<const data::Batches> d
   const bool was_training = model.is_training();
   model.eval();
   const std::int64_t all = data->per_epoch();
-  data::Prefetcher batches(std::move(data), {.workers = options.workers, .end = all});
+  data::Prefetcher batches(
+      std::move(data),
+      {.workers = options.workers, .ahead = data::batches_ahead(options.workers), .end = all});
   double loss = 0.0;
   std::int64_t right = 0, rows = 0;
   for (std::int64_t i = 0; i < all; ++i) {

@@ -136,6 +136,7 @@ class Children {
  private:
   // A terminal has signalled the others itself: they are of the same group.
   void forward(const siginfo_t& signal) {
+    stopping_ = true;
     if (signal.si_code <= 0) signal_all(signal.si_signo);
   }
 
@@ -163,10 +164,12 @@ class Children {
     const bool by_signal = WIFSIGNALED(status);
     const int number = by_signal ? WTERMSIG(status) : WEXITSTATUS(status);
     result_ = by_signal ? 128 + number : number;
-    signal_all(SIGTERM);
+    // Whoever was told to stop and does is no failure; the others were told as well.
+    const bool as_told = stopping_ && !by_signal && number > 128;
+    if (!as_told) signal_all(SIGTERM);
     kill_at_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(
                                   std::chrono::duration<double>(options_.grace_seconds));
-    if (!options_.on_failure) return;
+    if (as_told || !options_.on_failure) return;
     const char* const name = by_signal ? sigdescr_np(number) : nullptr;
     options_.on_failure("rank " + std::to_string(rank) +
                         (by_signal ? " was ended by signal " : " ended with exit code ") +
@@ -183,6 +186,7 @@ class Children {
   const LaunchOptions& options_;
   std::vector<Child> running_;
   int result_ = 0;
+  bool stopping_ = false;  // a signal to stop was passed on
   Clock::time_point kill_at_ = Clock::time_point::max();
 };
 

@@ -1,5 +1,7 @@
 #include "pareprop/train/resume.h"
 
+#include <algorithm>
+#include <span>
 #include <stdexcept>
 
 namespace pareprop::train {
@@ -8,7 +10,16 @@ namespace {
 // Fields without which the next batch would not be the next one, or the weights not the same.
 constexpr const char* kFixed[] = {"data", "batch", "accumulate", "seed"};
 
-void check_fits(const TrainConfig& config, int world, const StoredCheckpoint& checkpoint) {
+// Fields that say nothing about how the weights come about.
+constexpr const char* kFree[] = {"out",     "resume",  "save_every", "keep", "log_every",
+                                 "workers", "timeout", "time_limit", "mode", "tokenizer"};
+
+bool is_one_of(std::span<const char* const> keys, const std::string& key) {
+  return std::any_of(keys.begin(), keys.end(), [&](const char* one) { return key == one; });
+}
+
+void check_fits(const TrainConfig& config, int world, const StoredCheckpoint& checkpoint,
+                const std::function<void(const std::string&)>& on_message) {
   const std::string where = checkpoint.folder.string();
   if (checkpoint.state.world != world) {
     throw std::invalid_argument(
@@ -20,13 +31,16 @@ void check_fits(const TrainConfig& config, int world, const StoredCheckpoint& ch
   apply_json(before, checkpoint.state.config, where);
   const auto was = fields(before), is = fields(config);
   for (std::size_t i = 0; i < is.size(); ++i) {
-    for (const char* key : kFixed) {
-      if (is[i].key != key || is[i].value == was[i].value) continue;
-      throw std::invalid_argument(where + " was trained with " + key + " " + was[i].value +
-                                  ", and now it is " + is[i].value +
+    if (is[i].value == was[i].value || is_one_of(kFree, is[i].key)) continue;
+    const auto shown = [](const std::string& value) { return value.empty() ? "none" : value; };
+    const std::string change =
+        is[i].key + " " + shown(was[i].value) + ", and now it is " + shown(is[i].value);
+    if (is_one_of(kFixed, is[i].key)) {
+      throw std::invalid_argument(where + " was trained with " + change +
                                   ": use the same, or begin another run with its weights "
                                   "(--weights)");
     }
+    if (on_message) on_message("trained so far with " + change);
   }
 }
 
@@ -41,7 +55,13 @@ std::optional<StoredCheckpoint> find_checkpoint(
     const std::function<void(const std::string&)>& on_message) {
   if (!config.resume.empty() && config.resume != "auto") {
     StoredCheckpoint named = open_checkpoint(config.resume);
-    check_fits(config, world, named);
+    check_fits(config, world, named, on_message);
+    const CheckpointSearch own = newest_whole(checkpoint_folder(config));
+    if (own.newest && own.newest->state.step > named.state.step) {
+      throw std::invalid_argument(own.newest->folder.string() + " is newer than " + config.resume +
+                                  ", and would be mistaken for its continuation: remove it, or "
+                                  "choose another folder (--out)");
+    }
     return named;
   }
   CheckpointSearch search = newest_whole(checkpoint_folder(config));
@@ -51,10 +71,15 @@ std::optional<StoredCheckpoint> find_checkpoint(
                                 " holds a run already: go on with it (--resume auto), or choose "
                                 "another folder (--out)");
   }
+  if (!search.newest && !search.skipped.empty()) {
+    throw std::runtime_error("no checkpoint in " + checkpoint_folder(config).string() +
+                             " can be used: " + search.skipped.front() +
+                             ". Mend or remove them, or choose another folder (--out)");
+  }
   if (on_message) {
     for (const std::string& line : search.skipped) on_message("not used: " + line);
   }
-  if (search.newest) check_fits(config, world, *search.newest);
+  if (search.newest) check_fits(config, world, *search.newest, on_message);
   return std::move(search.newest);
 }
 

@@ -12,6 +12,8 @@
 #include "pareprop/models/weights.h"
 #include "pareprop/ops/precision.h"
 #include "pareprop/train/checkpoint_store.h"
+#include "pareprop/train/ema.h"
+#include "pareprop/train/named_tensors.h"
 #include "pareprop/train/resume.h"
 
 namespace pareprop::train {
@@ -45,6 +47,7 @@ void load_classes(const fs::path& run, TrainedRun& loaded, models::Overrides& ch
     loaded.class_names = json.at("classes").get<std::vector<std::string>>();
     loaded.augment.mean = json.at("mean").get<std::vector<float>>();
     loaded.augment.deviation = json.at("deviation").get<std::vector<float>>();
+    loaded.augment.centre_share = json.at("centre_share").get<double>();
     change.image_size = json.at("image_size").get<std::int64_t>();
     change.channels = json.at("channels").get<std::int64_t>();
     change.classes = static_cast<std::int64_t>(loaded.class_names.size());
@@ -54,9 +57,11 @@ void load_classes(const fs::path& run, TrainedRun& loaded, models::Overrides& ch
   check_augment(loaded.augment);
 }
 
-// What training ended with, or its last checkpoint.
-fs::path newest_weights(const fs::path& run, const TrainConfig& config) {
-  if (fs::exists(weights_file(run))) return weights_file(run);
+// What training ended with, or its last checkpoint; averaged where there is an average.
+void load_newest_weights(const fs::path& run, const TrainConfig& config, models::Model& model) {
+  if (fs::exists(weights_file(run))) {
+    return models::load_weights(model, io::SafetensorsFile(weights_file(run)));
+  }
   TrainConfig here = config;
   here.out = run.string();
   const auto search = newest_whole(checkpoint_folder(here));
@@ -64,7 +69,12 @@ fs::path newest_weights(const fs::path& run, const TrainConfig& config) {
     throw std::invalid_argument(run.string() +
                                 " has neither model.safetensors nor a whole checkpoint");
   }
-  return search.newest->folder / "weights.safetensors";
+  models::load_weights(model, io::SafetensorsFile(search.newest->folder / "weights.safetensors"));
+  const fs::path averages = search.newest->folder / "ema.safetensors";
+  if (!fs::exists(averages)) return;
+  Ema average(trained_parameters(model), config.ema);
+  average.load_state(tensors_of(io::SafetensorsFile(averages)));
+  average.swap();
 }
 
 }  // namespace
@@ -85,7 +95,8 @@ void write_run_files(const fs::path& run, const TrainConfig& config, const Train
                              {"image_size", shape.image_size},
                              {"channels", shape.channels},
                              {"mean", data.images->augment.mean},
-                             {"deviation", data.images->augment.deviation}};
+                             {"deviation", data.images->augment.deviation},
+                             {"centre_share", data.images->augment.centre_share}};
   write_text(classes_file(run), json.dump(2) + "\n");
 }
 
@@ -103,7 +114,7 @@ TrainedRun load_run(const fs::path& run) {
   const Precision precision = parse_precision(loaded.config.precision);
   loaded.model =
       models::make_model(loaded.config.model, change, {.dtype = stream_dtype(precision)});
-  models::load_weights(*loaded.model, io::SafetensorsFile(newest_weights(run, loaded.config)));
+  load_newest_weights(run, loaded.config, *loaded.model);
   StackOptions options{.mode = Mode::stored, .precision = precision};
   options.arithmetic = arithmetic_of(loaded.config);
   loaded.model->set_stack_options(options);

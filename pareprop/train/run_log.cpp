@@ -60,8 +60,9 @@ EvaluationRecord evaluation_of(const ordered_json& line) {
 
 RunLog::RunLog(const std::filesystem::path& folder, std::int64_t step)
     : path_(folder / "metrics.jsonl"), events_(folder / "tensorboard") {
+  const bool begun_before = std::filesystem::exists(path_);
   keep_until(step);
-  if (step > 0) events_.restart_at(step + 1);
+  if (begun_before) events_.restart_at(step + 1);
   lines_.open(path_, std::ios::app);
   if (!lines_) throw std::system_error(errno, std::generic_category(), path_.string());
 }

@@ -1,22 +1,26 @@
 #include "pareprop/train/trainer.h"
 
+#include <ATen/ops/tensor.h>
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <stdexcept>
 
 #include "pareprop/data/tokenizer_file.h"
 #include "pareprop/models/weights.h"
+#include "pareprop/reversible/auto_tuner.h"
 #include "pareprop/reversible/torch_lanes.h"
 #include "pareprop/train/learning_rate.h"
 #include "pareprop/train/named_tensors.h"
 #include "pareprop/train/resume.h"
 #include "pareprop/train/run_files.h"
+#include "pareprop/train/run_lock.h"
 #include "pareprop/train/train_step.h"
 
 namespace pareprop::train {
@@ -29,12 +33,14 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
 }
 
 // One that was trained for this run before it was interrupted is used again.
-TrainConfig with_tokenizer_of_run(TrainConfig config) {
+TrainConfig with_tokenizer_of_run(TrainConfig config, bool goes_on) {
   const fs::path own = tokenizer_folder(config.out);
-  if (config.tokenizer.empty() && !config.resume.empty() && fs::exists(own)) {
-    config.tokenizer = own.string();
-  }
+  if (config.tokenizer.empty() && goes_on && fs::exists(own)) config.tokenizer = own.string();
   return config;
+}
+
+double comparable(double loss) {
+  return std::isnan(loss) ? std::numeric_limits<double>::infinity() : loss;
 }
 
 class Run {
@@ -43,8 +49,9 @@ class Run {
       : config_(config),
         group_(group),
         events_(events),
+        lock_(group.rank() == 0 ? std::optional<RunLock>(config.out) : std::nullopt),
         checkpoint_(find_checkpoint(config, group.world(), events.on_message)),
-        data_(open_data(with_tokenizer_of_run(config))),
+        data_(open_data(with_tokenizer_of_run(config, checkpoint_.has_value()))),
         model_(make_model(
             config, data_,
             {.dtype = stream_dtype(parse_precision(config.precision)), .seed = config.seed})),
@@ -61,8 +68,7 @@ class Run {
     if (config.ema > 0.0) average_.emplace(trained_parameters(*model_), config.ema);
     all_steps_ = config.steps > 0
                      ? config.steps
-                     : std::max<std::int64_t>(
-                           1, std::llround(config.epochs * static_cast<double>(steps_of_epoch())));
+                     : std::max<std::int64_t>(1, std::llround(config.epochs * steps_of_epoch()));
     rate_ = {.peak = config.learning_rate,
              .last = config.last_learning_rate,
              .warmup = std::llround(config.warmup * static_cast<double>(all_steps_)),
@@ -73,41 +79,49 @@ class Run {
       check_tokenizer();
       go_on();
     }
+    check_same_step();
     set_stack_options();
     if (writes()) {
+      if (step_ < all_steps_) fs::remove(weights_file(config_.out));
       write_run_files(config_.out, config_, data_, *model_);
       log_.emplace(config_.out, step_);
     }
   }
 
   TrainResult train() {
-    data::Prefetcher batches(batches_.train,
-                             {.workers = config_.workers, .first = step_ * config_.accumulate});
+    data::Prefetcher batches(batches_.train, {.workers = config_.workers,
+                                              .ahead = data::batches_ahead(config_.workers),
+                                              .first = step_ * config_.accumulate});
     if (events_.on_begin) events_.on_begin(step_, all_steps_);
     model_->train();
     const std::int64_t first = step_;
     begin_ = std::chrono::steady_clock::now();
-    std::optional<TrainEnd> end;
+    std::optional<TrainEnd> end = evaluate_if_due();
     while (!end && step_ < all_steps_) {
       train_step(batches, first);
-      if (step_ < all_steps_ && stopping_) end = *stopping_;
-      if (is_due(config_.eval_every > 0 ? config_.eval_every : steps_of_epoch()) ||
-          step_ == all_steps_) {
-        evaluate_now();
-        if (!end && bad_evaluations() && step_ < all_steps_) end = TrainEnd::stopped_early;
+      if (stopping_ && step_ < all_steps_) {
+        end = stopping_;  // an evaluation that is due comes first when the run goes on
+      } else {
+        end = evaluate_if_due();
       }
       if (end || step_ == all_steps_ ||
           (config_.save_every > 0 && step_ % config_.save_every == 0)) {
         save();
       }
     }
+    if (evaluation_.rows == 0 && step_ == all_steps_) evaluate_now();
     return finish(end.value_or(TrainEnd::finished), batches);
   }
 
  private:
   bool writes() const { return group_.rank() == 0; }
-  std::int64_t steps_of_epoch() const {
-    return std::max<std::int64_t>(1, batches_.train->per_epoch() / config_.accumulate);
+  double steps_of_epoch() const {
+    return static_cast<double>(batches_.train->per_epoch()) /
+           static_cast<double>(config_.accumulate);
+  }
+  std::int64_t steps_between_evaluations() const {
+    if (config_.eval_every > 0) return config_.eval_every;
+    return std::max<std::int64_t>(1, std::llround(steps_of_epoch()));
   }
   bool is_due(std::int64_t every) const { return step_ % every == 0; }
   Trained trained() { return {*model_, *optimizer_, average_ ? &*average_ : nullptr}; }
@@ -146,10 +160,22 @@ class Run {
                                 " is not the one that the run was trained with, " + own.string());
   }
 
+  // Processes that see different folders would find different checkpoints.
+  void check_same_step() {
+    const at::Tensor sums = at::tensor({step_, step_ * step_}, at::kLong);
+    group_.all_reduce(sums)->wait();
+    const std::int64_t* sum = sums.const_data_ptr<std::int64_t>();
+    if (sum[0] * sum[0] == sum[1] * group_.world()) return;
+    throw std::invalid_argument(
+        "rank " + std::to_string(group_.rank()) + " begins at step " + std::to_string(step_) +
+        ", others at another: expected one folder that all processes see, " + config_.out);
+  }
+
   void set_stack_options() {
     StackOptions options{.mode = parse_mode(config_.mode),
                          .precision = parse_precision(config_.precision),
                          .arithmetic = arithmetic_of(config_)};
+    options.tape_budget = std::max<std::int64_t>(1, free_memory() / 4 * 3 / group_.world());
     if (!model_->stacks().empty()) {
       options.executor = make_executor(model_->weight_options().device(), options.lanes);
       options.on_block_gradients = buckets_.on_block();
@@ -173,7 +199,7 @@ class Run {
     const double seconds = seconds_since(begin);
     const memory::Usage usage = memory::usage();
     last_ = {.step = step_,
-             .epoch = static_cast<double>(step_) / static_cast<double>(steps_of_epoch()),
+             .epoch = static_cast<double>(step_) / steps_of_epoch(),
              .loss = outcome.loss,
              .accuracy = outcome.accuracy,
              .learning_rate = rate,
@@ -202,12 +228,17 @@ class Run {
                        .seed = config_.seed},
                       batches, rate, wants_stop);
     } catch (...) {
-      try {
-        if (step_ > 0) save();
-      } catch (const std::exception& error) {
-        say(std::string("the state before this step could not be saved: ") + error.what());
-      }
+      save_before_failing();
       throw;
+    }
+  }
+
+  void save_before_failing() {
+    try {
+      if (step_ > 0) save();
+    } catch (const std::exception& error) {
+      say(std::string("the state after step ") + std::to_string(step_) +
+          " could not be saved: " + error.what());
     }
   }
 
@@ -219,6 +250,22 @@ class Run {
                              "). The state before it is saved in " +
                              checkpoint_folder(config_).string() +
                              "; try a lower --learning-rate, a longer --warmup or --clip");
+  }
+
+  // Why training ends after it, if it does.
+  std::optional<TrainEnd> evaluate_if_due() {
+    const bool due = step_ > 0 && (is_due(steps_between_evaluations()) || step_ == all_steps_);
+    const bool done = !evaluated_.empty() && evaluated_.back().step >= step_;
+    if (due && !done) {
+      try {
+        evaluate_now();
+      } catch (...) {
+        save_before_failing();
+        throw;
+      }
+    }
+    if (due && bad_evaluations() && step_ < all_steps_) return TrainEnd::stopped_early;
+    return std::nullopt;
   }
 
   void evaluate_now() {
@@ -240,9 +287,9 @@ class Run {
 
   bool bad_evaluations() const {
     if (config_.early_stop == 0) return false;
-    const auto best =
-        std::min_element(evaluated_.begin(), evaluated_.end(),
-                         [](const auto& a, const auto& b) { return a.loss < b.loss; });
+    const auto best = std::min_element(
+        evaluated_.begin(), evaluated_.end(),
+        [](const auto& a, const auto& b) { return comparable(a.loss) < comparable(b.loss); });
     return std::distance(best, evaluated_.end()) > config_.early_stop;
   }
 
@@ -280,6 +327,7 @@ class Run {
   const TrainConfig config_;
   ProcessGroup& group_;
   const TrainEvents& events_;
+  const std::optional<RunLock> lock_;  // rank 0
   const std::optional<StoredCheckpoint> checkpoint_;
   const TrainingData data_;
   const std::shared_ptr<models::Model> model_;

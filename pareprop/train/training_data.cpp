@@ -27,10 +27,30 @@ bool names_text(const std::string& spec) {
   return fs::is_regular_file(spec, ignored) || has_text_files(spec);
 }
 
+// What was asked for must not be passed over in silence.
+void check_applies(const TrainConfig& config, bool text) {
+  constexpr const char* kOfImages[] = {"mixup", "cutmix", "erase", "label_smoothing", "strict"};
+  constexpr const char* kOfText[] = {"tokenizer", "seq_len"};
+  const auto given = fields(config), usual = fields({});
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    if (given[i].value == usual[i].value) continue;
+    const auto is = [&](const char* key) { return given[i].key == key; };
+    const bool of_images = std::any_of(std::begin(kOfImages), std::end(kOfImages), is);
+    const bool of_text = std::any_of(std::begin(kOfText), std::end(kOfText), is);
+    if (text ? of_images : of_text) {
+      throw std::invalid_argument(given[i].key + " is for " + (text ? "images" : "text") +
+                                  ", and " + config.data + " is " + (text ? "text" : "images"));
+    }
+  }
+}
+
 data::ImageAugment augment_of(const TrainConfig& config, const data::ImageData& images) {
   data::ImageAugment augment = images.augment;
   if (config.augment == "none") {
-    augment = {.filter = augment.filter, .mean = augment.mean, .deviation = augment.deviation};
+    augment = {.centre_share = augment.centre_share,
+               .filter = augment.filter,
+               .mean = augment.mean,
+               .deviation = augment.deviation};
   }
   augment.erase = config.erase;
   return augment;
@@ -62,7 +82,9 @@ std::vector<std::string> TrainingData::class_names() const {
 
 TrainingData open_data(const TrainConfig& config) {
   TrainingData data;
-  if (names_text(config.data)) {
+  const bool text = names_text(config.data);
+  check_applies(config, text);
+  if (text) {
     data.text = data::open_text(config.data,
                                 {.tokenizer = config.tokenizer, .vocabulary = config.vocabulary});
   } else {
@@ -95,38 +117,58 @@ std::vector<std::string> BatchSets::skipped() const {
   return lines;
 }
 
-BatchSets make_batches(const TrainConfig& config, const TrainingData& data,
-                       const models::Model& model, data::Shard shard) {
-  BatchSets sets;
-  if (data.text) {
-    const data::TextBatchesOptions options{
-        .batch = config.batch, .length = model.tokens(), .seed = config.seed, .shard = shard};
-    sets.train =
-        std::make_shared<data::TextBatches>(data.text->train, data.text->tokenizer, options);
-    auto test = options;
-    test.training = false;
-    sets.test =
-        std::make_shared<data::TextBatches>(data.text->held_out, data.text->tokenizer, test);
-    return sets;
-  }
+namespace {
+
+data::TextBatchesOptions text_options(const TrainConfig& config, const models::Model& model,
+                                      data::Shard shard) {
+  return {.batch = config.batch, .length = model.tokens(), .seed = config.seed, .shard = shard};
+}
+
+data::ImageBatchesOptions image_options(const TrainConfig& config, const data::ImageData& images,
+                                        const models::Model& model, data::Shard shard) {
   const auto& shape = dynamic_cast<const models::ImageModel&>(model).shape();
   const int side = static_cast<int>(shape.image_size);
-  data::ImageBatchesOptions options{.batch = config.batch,
-                                    .input = {side, side},
-                                    .channels = static_cast<int>(shape.channels),
-                                    .seed = config.seed,
-                                    .shard = shard,
-                                    .augment = augment_of(config, *data.images),
-                                    .mixing = {.mixup = config.mixup,
-                                               .cutmix = config.cutmix,
-                                               .probability = config.mix_probability,
-                                               .label_smoothing = config.label_smoothing},
-                                    .strict = config.strict};
-  sets.train_images = std::make_shared<data::ImageBatches>(data.images->train, options);
+  return {.batch = config.batch,
+          .input = {side, side},
+          .channels = static_cast<int>(shape.channels),
+          .seed = config.seed,
+          .shard = shard,
+          .augment = augment_of(config, images),
+          .mixing = {.mixup = config.mixup,
+                     .cutmix = config.cutmix,
+                     .probability = config.mix_probability,
+                     .label_smoothing = config.label_smoothing},
+          .strict = config.strict};
+}
+
+}  // namespace
+
+BatchSets make_test_batches(const TrainConfig& config, const TrainingData& data,
+                            const models::Model& model, data::Shard shard) {
+  BatchSets sets;
+  if (data.text) {
+    auto options = text_options(config, model, shard);
+    options.training = false;
+    sets.test =
+        std::make_shared<data::TextBatches>(data.text->held_out, data.text->tokenizer, options);
+    return sets;
+  }
+  auto options = image_options(config, *data.images, model, shard);
   options.training = false;
-  sets.test_images = std::make_shared<data::ImageBatches>(data.images->test, options);
-  sets.train = sets.train_images;
-  sets.test = sets.test_images;
+  sets.test = sets.test_images = std::make_shared<data::ImageBatches>(data.images->test, options);
+  return sets;
+}
+
+BatchSets make_batches(const TrainConfig& config, const TrainingData& data,
+                       const models::Model& model, data::Shard shard) {
+  BatchSets sets = make_test_batches(config, data, model, shard);
+  if (data.text) {
+    sets.train = std::make_shared<data::TextBatches>(data.text->train, data.text->tokenizer,
+                                                     text_options(config, model, shard));
+  } else {
+    sets.train = sets.train_images = std::make_shared<data::ImageBatches>(
+        data.images->train, image_options(config, *data.images, model, shard));
+  }
   return sets;
 }
 

@@ -44,7 +44,10 @@ struct BatchSets {
   std::vector<std::string> skipped() const;
 };
 
-// REQUIRES: `model` is of make_model().
+// Those of evaluation only. REQUIRES: `model` is of make_model().
+BatchSets make_test_batches(const TrainConfig& config, const TrainingData& data,
+                            const models::Model& model, data::Shard shard);
+// All.
 BatchSets make_batches(const TrainConfig& config, const TrainingData& data,
                        const models::Model& model, data::Shard shard);
 

@@ -179,8 +179,84 @@ TEST(Trainer, PassesOverADamagedCheckpoint) {
   events.on_message = [&](const std::string& what) { messages.push_back(what); };
   run(config, events);
   EXPECT_EQ(begun, 2);
-  ASSERT_EQ(messages.size(), 2U);
+  ASSERT_EQ(messages.size(), 3U);
   EXPECT_NE(messages[0].find("not used"), std::string::npos) << messages[0];
+  EXPECT_EQ(messages[1], "trained so far with steps 4, and now it is 6");
+}
+
+TEST(Trainer, SaysWhenNoCheckpointCanBeUsed) {
+  const TemporaryFolder folder;
+  TrainConfig config = small(folder / "run");
+  config.steps = 2;
+  run(config);
+  std::filesystem::resize_file(folder / "run/checkpoints/step-00000002/optimizer.safetensors", 10);
+  const std::string metrics = content(folder / "run/metrics.jsonl");
+  config.resume = "auto";
+  EXPECT_NE(message_of<std::runtime_error>([&] { run(config); }).find("can be used"),
+            std::string::npos);
+  EXPECT_EQ(content(folder / "run/metrics.jsonl"), metrics);
+}
+
+TEST(Trainer, TheOlderOfTwoCheckpointsIsNotContinuedBesideTheNewer) {
+  const TemporaryFolder folder;
+  TrainConfig config = small(folder / "run");
+  config.steps = 4;
+  config.save_every = 2;
+  run(config);
+  config.resume = (folder / "run/checkpoints/step-00000002").string();
+  EXPECT_NE(message_of<std::invalid_argument>([&] { run(config); }).find("is newer than"),
+            std::string::npos);
+  config.out = (folder / "branch").string();
+  EXPECT_EQ(run(config).step, 4);
+  EXPECT_EQ(content(folder / "branch/model.safetensors"),
+            content(folder / "run/model.safetensors"));
+}
+
+TEST(Trainer, EpochsAreThoseOfTheDataWhateverIsAccumulated) {
+  const TemporaryFolder folder;
+  TrainConfig config = small(folder / "run");
+  config.steps = 0;
+  config.epochs = 2;
+  config.batch = 300;  // 1498 images: 4 batches an epoch
+  config.accumulate = 3;
+  EXPECT_EQ(run(config).step, 3);
+}
+
+TEST(Trainer, OneRunAtATimeInAFolder) {
+  const TemporaryFolder folder;
+  TrainConfig config = small(folder / "run");
+  TrainEvents events;
+  std::string message;
+  events.on_begin = [&](std::int64_t, std::int64_t) {
+    message = message_of<std::invalid_argument>([&] { run(config); });
+  };
+  run(config, events);
+  EXPECT_NE(message.find("another process trains in"), std::string::npos) << message;
+}
+
+TEST(Trainer, RefusesOptionsThatWouldDoNothing) {
+  const TemporaryFolder folder;
+  TrainConfig config = small(folder / "run");
+  config.seq_len = 64;
+  EXPECT_THROW(run(config), std::invalid_argument);
+  config.seq_len.reset();
+  config.data = "persuasion";
+  config.mixup = 0.1;
+  EXPECT_THROW(run(config), std::invalid_argument);
+}
+
+// A kill between the checkpoint and the evaluation that was due.
+TEST(Trainer, AnEvaluationThatIsDueComesFirst) {
+  const TemporaryFolder folder;
+  TrainConfig config = small(folder / "run");
+  config.eval_every = 4;
+  const TrainResult stopped = run(config, stopping_after(4));
+  EXPECT_EQ(stopped.step, 4);
+  EXPECT_TRUE(stopped.evaluations.empty());
+  config.resume = "auto";
+  const TrainResult result = run(config);
+  ASSERT_EQ(result.evaluations.size(), 3U);
+  EXPECT_EQ(result.evaluations[0].step, 4);
 }
 
 TEST(Trainer, StopsEarlyWhenItDoesNotGetBetter) {
