@@ -39,7 +39,9 @@ TEST_P(WrongUseTest, OneLineSaysWhy) {
 INSTANTIATE_TEST_SUITE_P(
     Run, WrongUseTest,
     ::testing::Values(
-        WrongUse{"NoCommand", {}, {"models, verify, bench or demo", "'pareprop --help'"}},
+        WrongUse{"NoCommand",
+                 {},
+                 {"one of models, train, eval, predict, verify, bench, demo", "'pareprop --help'"}},
         WrongUse{"UnknownCommand", {"trian"}, {"trian", "--help"}},
         WrongUse{
             "UnknownFlag", {"verify", "--dpeth", "3"}, {"--dpeth", "'pareprop verify --help'"}},
