@@ -8,6 +8,7 @@
 #include "cli/output_file.h"
 #include "cli/table.h"
 #include "cli/units.h"
+#include "pareprop/graph/text.h"
 #include "pareprop/train/predict.h"
 
 namespace pareprop::cli {
@@ -29,7 +30,9 @@ int predict(const Flags& flags, const Console& console) {
   const auto add = [&](const std::string& input, const std::vector<train::Guess>& guesses) {
     auto listed = nlohmann::ordered_json::array();
     for (const train::Guess& guess : guesses) {
-      table.add_row({listed.empty() ? input : "", guess.name, percent_text(guess.probability)});
+      // Tokens begin with spaces, or are line ends.
+      const std::string shown = run.tokenizer ? text::json(guess.name) : guess.name;
+      table.add_row({listed.empty() ? input : "", shown, percent_text(guess.probability)});
       listed.push_back({{"name", guess.name}, {"probability", guess.probability}});
     }
     rows.push_back({{"input", input}, {"guesses", std::move(listed)}});

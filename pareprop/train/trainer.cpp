@@ -13,6 +13,7 @@
 #include <stdexcept>
 
 #include "pareprop/data/tokenizer_file.h"
+#include "pareprop/graph/text.h"
 #include "pareprop/models/weights.h"
 #include "pareprop/reversible/auto_tuner.h"
 #include "pareprop/reversible/torch_lanes.h"
@@ -92,6 +93,10 @@ class Run {
     data::Prefetcher batches(batches_.train, {.workers = config_.workers,
                                               .ahead = data::batches_ahead(config_.workers),
                                               .first = step_ * config_.accumulate});
+    if (data_.text) {
+      say("a guess that knows only how often each token occurs has a loss of " +
+          text::fixed(data::unigram_entropy(data_.text->train), 3));
+    }
     if (events_.on_begin) events_.on_begin(step_, all_steps_);
     model_->train();
     const std::int64_t first = step_;
