@@ -84,8 +84,9 @@ TEST(LinePlot, FewPointsTellTheirValues) {
 
 TEST(LinePlot, LegendNamesSeriesOnlyWhereThereAreSeveral) {
   const auto words = [](const LinePlot& plot) {
+    const XmlElement root = read_xml(svg(plot));
     std::string all;
-    for (const XmlElement* text : read_xml(svg(plot)).all("text")) all += text->text + "|";
+    for (const XmlElement* text : root.all("text")) all += text->text + "|";
     return all;
   };
   LinePlot plot = example();
