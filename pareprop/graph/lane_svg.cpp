@@ -5,6 +5,7 @@
 #include <cmath>
 #include <vector>
 
+#include "pareprop/graph/lane_style.h"
 #include "pareprop/graph/svg.h"
 #include "pareprop/graph/text.h"
 
@@ -16,43 +17,6 @@ constexpr double kLetter = 6.7;  // width of a character of the 11 px labels
 constexpr double kLegendLetter = 7.3;
 
 constexpr std::array kKinds = {TaskKind::recover, TaskKind::gradient, TaskKind::weight_gradient};
-
-// Media queries come last, so that they win; readers that know none get the light colours.
-constexpr std::string_view kStyle = R"(<style>
-  text { font: 11px ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace; fill: #1f2328; }
-  text.title { font: 600 15px system-ui, "DejaVu Sans", sans-serif; }
-  text.word { font: 12px system-ui, "DejaVu Sans", sans-serif; }
-  .paper { fill: #ffffff; }
-  .lane { fill: #f0f2f5; }
-  .grid { stroke: #d0d7de; stroke-width: 1; }
-  .box { stroke: #ffffff; stroke-width: 1; }
-  .recover { fill: #8ec7ee; }
-  .gradient { fill: #f7bd6a; }
-  .weight { fill: #a3d9a0; }
-  @media (prefers-color-scheme: dark) {
-    text { fill: #e6edf3; }
-    .paper { fill: #0d1117; }
-    .lane { fill: #1b222c; }
-    .grid { stroke: #3d444d; }
-    .box { stroke: #0d1117; }
-    .recover { fill: #1f5f8f; }
-    .gradient { fill: #8f5a10; }
-    .weight { fill: #2c6e35; }
-  }
-</style>
-)";
-
-std::string_view css_class(TaskKind kind) {
-  switch (kind) {
-    case TaskKind::recover:
-      return "recover";
-    case TaskKind::gradient:
-      return "gradient";
-    case TaskKind::weight_gradient:
-      return "weight";
-  }
-  return "";
-}
 
 class Drawing {
  public:
@@ -67,7 +31,7 @@ class Drawing {
 
   std::string draw() const {
     const double width = kLeft + chart_ + kRight, height = axis_ + kBottom;
-    std::string out = svg::open(width, height, "lanes", title_) + std::string(kStyle);
+    std::string out = svg::open(width, height, "lanes", title_) + lane_style();
     out += svg::rect("paper", 0, 0, width, height);
     out += svg::words(kLeft, 24, title_, "title") + draw_legend();
     for (int lane = 0; lane < lanes_; ++lane) {

@@ -35,6 +35,16 @@ std::string line(std::string_view classes, double x1, double y1, double x2, doub
          attribute("x2", x2) + attribute("y2", y2) + "/>\n";
 }
 
+std::string polygon(std::string_view classes, const std::vector<std::pair<double, double>>& corners,
+                    const std::string& elements) {
+  std::string points;
+  for (const auto& [x, y] : corners) {
+    points += (points.empty() ? "" : " ") + number(x) + "," + number(y);
+  }
+  return element("polygon", classes) + " points=\"" + points + "\"" +
+         (elements.empty() ? "/>" : ">" + elements + "</polygon>") + "\n";
+}
+
 std::string words(double x, double y, std::string_view content, std::string_view classes,
                   std::string_view anchor, const std::string& elements) {
   return element("text", classes) + attribute("x", x) + attribute("y", y) + " text-anchor=\"" +

@@ -17,8 +17,8 @@ struct Span {
   double length() const { return end - begin; }
 };
 
-// When every task of a graph ran: simulated, or measured by an Observer. In any order; the clock
-// may start anywhere.
+// When every task of a graph ran: simulated from second 0 on, or measured, in seconds of
+// std::chrono::steady_clock, so that timelines of one process can be put together. In any order.
 struct Timeline {
   std::vector<Span> spans;
 

@@ -10,9 +10,10 @@ constexpr std::size_t kReserved = 512;
 
 }  // namespace
 
-SpanRecorder::SpanRecorder() : zero_(Clock::now()) { spans_.reserve(kReserved); }
+SpanRecorder::SpanRecorder(Observer* also) : also_(also) { spans_.reserve(kReserved); }
 
 void SpanRecorder::on_begin(int task, int lane) {
+  if (also_ != nullptr) also_->on_begin(task, lane);
   const std::lock_guard lock(mutex_);
   // What is still open on this lane belongs to a task whose body threw.
   const auto same =
@@ -23,13 +24,14 @@ void SpanRecorder::on_begin(int task, int lane) {
 
 void SpanRecorder::on_end(int task, int lane) {
   const Clock::time_point end = Clock::now();
+  if (also_ != nullptr) also_->on_end(task, lane);
   const std::lock_guard lock(mutex_);
   const auto open = std::find_if(open_.begin(), open_.end(), [&](const Open& candidate) {
     return candidate.task == task && candidate.lane == lane;
   });
   if (open == open_.end()) return;
-  const auto seconds = [&](Clock::time_point at) {
-    return std::chrono::duration<double>(at - zero_).count();
+  const auto seconds = [](Clock::time_point at) {
+    return std::chrono::duration<double>(at.time_since_epoch()).count();
   };
   Span span;
   span.task = task;
@@ -44,7 +46,6 @@ void SpanRecorder::reset() {
   const std::lock_guard lock(mutex_);
   open_.clear();
   spans_.clear();
-  zero_ = Clock::now();
 }
 
 Timeline SpanRecorder::timeline() const {

@@ -10,15 +10,17 @@
 namespace pareprop {
 
 // Records when each task ran, as the host saw it: on CPU lanes that is when it ran, on stream lanes
-// when it was issued. Costs two clock readings and two short locks a task. Thread-safe.
+// when it was issued. Times are those of std::chrono::steady_clock. Costs two clock readings and
+// two short locks a task. Thread-safe.
 class SpanRecorder final : public Observer {
  public:
-  SpanRecorder();
+  // `also`, unless null, is told the same: before a task's time begins, and after it has ended.
+  explicit SpanRecorder(Observer* also = nullptr);
 
   void on_begin(int task, int lane) override;
   void on_end(int task, int lane) override;
 
-  // Forgets everything; from here on, now is second 0.
+  // Forgets everything.
   void reset();
 
   // The tasks that have ended, in the order they began. One that began before reset(), or whose
@@ -33,8 +35,8 @@ class SpanRecorder final : public Observer {
     Clock::time_point begin;
   };
 
+  Observer* const also_;
   mutable std::mutex mutex_;
-  Clock::time_point zero_;
   std::vector<Open> open_;  // at most one a lane, so searched one by one
   std::vector<Span> spans_;
 };

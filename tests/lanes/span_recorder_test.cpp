@@ -18,16 +18,18 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+double clock_seconds() { return seconds_since({}); }
+
 TEST(SpanRecorder, RecordsEachTaskWhereTheGraphAllowsIt) {
   CpuLanes lanes(3);
   for (std::uint64_t seed = 0; seed < 30; ++seed) {
     const RandomBackward backward(seed);
     SCOPED_TRACE(backward.text());
-    const auto start = std::chrono::steady_clock::now();
+    const double start = clock_seconds();
     SpanRecorder recorder;
     lanes.run(
         backward.graph, [](const Task&) { std::this_thread::yield(); }, &recorder);
-    const double total = seconds_since(start);
+    const double end = clock_seconds();
 
     const Timeline timeline = recorder.timeline();
     ASSERT_EQ(static_cast<int>(timeline.spans.size()), backward.graph.size());
@@ -40,9 +42,9 @@ TEST(SpanRecorder, RecordsEachTaskWhereTheGraphAllowsIt) {
       ASSERT_NE(span, nullptr);
       const Task& task = backward.graph[id];
       EXPECT_TRUE(task.movable || span->lane == task.lane) << span->lane;
-      EXPECT_GE(span->begin, 0);
+      EXPECT_GE(span->begin, start);
       EXPECT_LE(span->begin, span->end);
-      EXPECT_LE(span->end, total);
+      EXPECT_LE(span->end, end);
       const std::vector<bool> before = backward.graph.ancestors(id);
       for (int other = 0; other < id; ++other) {
         if (!before[static_cast<std::size_t>(other)]) continue;
@@ -72,7 +74,7 @@ TEST(SpanRecorder, StartsAnewAfterReset) {
   recorder.on_end(0, 0);
   recorder.on_begin(1, 0);
   std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  const auto start = std::chrono::steady_clock::now();
+  const double reset = clock_seconds();
   recorder.reset();
   recorder.on_end(1, 0);
   EXPECT_TRUE(recorder.timeline().spans.empty());
@@ -81,7 +83,25 @@ TEST(SpanRecorder, StartsAnewAfterReset) {
   const Timeline timeline = recorder.timeline();
   ASSERT_EQ(timeline.spans.size(), 1u);
   EXPECT_EQ(timeline.spans[0].task, 2);
-  EXPECT_LE(timeline.spans[0].end, seconds_since(start));
+  EXPECT_GE(timeline.spans[0].begin, reset);
+  EXPECT_LE(timeline.spans[0].end, clock_seconds());
+}
+
+TEST(SpanRecorder, TellsAnotherObserverOutsideTheTimeOfTheTask) {
+  struct Other : Observer {
+    void on_begin(int task, int lane) override { told.push_back({task, lane, clock_seconds(), 0}); }
+    void on_end(int /*task*/, int /*lane*/) override { told.back().end = clock_seconds(); }
+    std::vector<Span> told;
+  } other;
+  SpanRecorder recorder(&other);
+  recorder.on_begin(3, 1);
+  recorder.on_end(3, 1);
+  ASSERT_EQ(other.told.size(), 1U);
+  EXPECT_EQ(other.told[0].task, 3);
+  EXPECT_EQ(other.told[0].lane, 1);
+  const Span span = recorder.timeline().spans.at(0);
+  EXPECT_LE(other.told[0].begin, span.begin);
+  EXPECT_GE(other.told[0].end, span.end);
 }
 
 TEST(SpanRecorder, LeavesOutATaskThatThrew) {
