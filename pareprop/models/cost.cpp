@@ -7,6 +7,7 @@
 
 #include "pareprop/memory/meta_meter.h"
 #include "pareprop/memory/meter.h"
+#include "pareprop/ops/meta_device.h"
 
 namespace pareprop::models {
 namespace {
@@ -45,12 +46,9 @@ std::unique_ptr<at::ObserverContext> count(const at::RecordFunction& call) {
 
 double forward_macs(Model& model, const Batch& batch) {
   c10::AutoGradMode no_graph(false);
-  counted_macs = 0.0;
-  const auto handle = at::addThreadLocalCallback(
-      at::RecordFunctionCallback(&count).needsInputs(true).scopes({at::RecordScope::FUNCTION}));
+  const MacCounter counter;
   model.forward(batch);
-  at::removeCallback(handle);
-  return counted_macs;
+  return counter.macs();
 }
 
 double activation_peak(Model& model, const Batch& batch, Mode mode) {
@@ -64,6 +62,13 @@ double activation_peak(Model& model, const Batch& batch, Mode mode) {
 }
 
 }  // namespace
+
+MacCounter::MacCounter() : before_(counted_macs + meta_macs()) {
+  handle_ = at::addThreadLocalCallback(
+      at::RecordFunctionCallback(&count).needsInputs(true).scopes({at::RecordScope::FUNCTION}));
+}
+MacCounter::~MacCounter() { at::removeCallback(handle_); }
+double MacCounter::macs() const { return counted_macs + meta_macs() - before_; }
 
 Cost cost_of(Model& model) {
   memory::install_meta_meter();

@@ -167,7 +167,7 @@ RevMViT::RevMViT(const MViTConfig& config, const WeightOptions& weights)
 }
 
 void RevMViT::set_stack_options(StackOptions options) {
-  mode_ = options.mode;
+  mode_ = options.recompute_between ? Mode::checkpoint : options.mode;
   precision_ = options.precision;
   Model::set_stack_options(std::move(options));
 }

@@ -14,6 +14,7 @@
 
 #include "pareprop/ops/consumed_tape.h"
 #include "pareprop/ops/kernels/attention_kernel.h"
+#include "pareprop/ops/meta_device.h"
 #include "pareprop/ops/precision.h"
 #include "pareprop/ops/product.h"
 #include "pareprop/ops/recording.h"
@@ -82,6 +83,11 @@ Tensor run_forward(const variable_list& in, const std::optional<MaskDraw>& dropo
   if (kept != nullptr) {
     *kept = at::empty({q.size(0), q.size(1), q.size(2), in[kK].size(2)}, q.options());
   }
+  if (q.is_meta()) {
+    const double heads = static_cast<double>(q.size(0) * q.size(1));
+    add_meta_macs(2.0 * heads * static_cast<double>(q.size(2) * q.size(3) * in[kK].size(2)));
+    return output;
+  }
   AT_DISPATCH_FLOATING_TYPES(q.scalar_type(), "attention", [&] {
     attention_forward(problem<scalar_t>(in, dropout),
                       mutable_rows_of<scalar_t>(split_heads(output, q.size(1))),
@@ -99,6 +105,7 @@ variable_list run_backward(const variable_list& in, const std::optional<MaskDraw
     gradients[kRows] = at::zeros_like(in[kRows]);
     gradients[kColumns] = at::zeros_like(in[kColumns]);
   }
+  if (in[kQ].is_meta()) return gradients;
   auto pointer = [&]<typename T>(Input which, T*) {
     return gradients[which].defined() ? gradients[which].template mutable_data_ptr<T>() : nullptr;
   };
@@ -212,7 +219,8 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
 
 bool has_kernel(const Tensor& q) {
   const auto dtype = compute_dtype(q);
-  return q.is_cpu() && dtype == q.scalar_type() && (dtype == at::kFloat || dtype == at::kDouble);
+  return is_cpu_or_meta(q) && dtype == q.scalar_type() &&
+         (dtype == at::kFloat || dtype == at::kDouble);
 }
 
 Tensor run(variable_list inputs, std::int64_t heads, const AttentionTerms& terms) {

@@ -31,9 +31,16 @@ c10::ScalarType stream_dtype(Precision precision) {
   return precision == Precision::fp64 ? c10::ScalarType::Double : c10::ScalarType::Float;
 }
 
+namespace {
+// Torch has none for the meta device.
+thread_local AutocastState meta_state;
+}  // namespace
+
 AutocastState AutocastState::of_this_thread(c10::DeviceType device, Precision precision) {
-  if (!at::autocast::is_autocast_available(device)) return {};
+  const bool meta = device == c10::DeviceType::Meta;
+  if (!meta && !at::autocast::is_autocast_available(device)) return {};
   if (precision == Precision::bf16) return {true, c10::ScalarType::BFloat16};
+  if (meta) return meta_state;
   return {at::autocast::is_autocast_enabled(device), at::autocast::get_autocast_dtype(device)};
 }
 
@@ -45,6 +52,7 @@ c10::ScalarType compute_dtype(const at::Tensor& x) {
 namespace {
 
 void apply(c10::DeviceType device, const AutocastState& state, bool cache) {
+  if (device == c10::DeviceType::Meta) meta_state = state;
   if (!at::autocast::is_autocast_available(device)) return;
   at::autocast::set_autocast_enabled(device, state.enabled);
   at::autocast::set_autocast_dtype(device, state.dtype);

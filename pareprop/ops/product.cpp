@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <string>
 
+#include "pareprop/ops/meta_device.h"
 #include "pareprop/ops/precision.h"
 
 namespace pareprop {
@@ -40,7 +41,7 @@ at::Tensor wide(const at::Tensor& t) {
 }  // namespace
 
 bool widens_bf16(const at::Tensor& t) {
-  return t.is_cpu() && t.scalar_type() == at::kBFloat16 && lacks_bf16();
+  return is_cpu_or_meta(t) && t.scalar_type() == at::kBFloat16 && lacks_bf16();
 }
 
 at::Tensor product(const at::Tensor& a, const at::Tensor& b, at::ScalarType dtype) {

@@ -14,6 +14,7 @@
 #include <algorithm>
 
 #include "pareprop/ops/kernels/row_kernels.h"
+#include "pareprop/ops/meta_device.h"
 
 namespace pareprop {
 namespace {
@@ -23,7 +24,7 @@ using at::Tensor;
 // Calls run<T, S>() for the types of weights and of values inside a branch; false: no kernel.
 template <typename Run>
 bool with_kernels(const Tensor& t, at::ScalarType weights, at::ScalarType values, const Run& run) {
-  if (!t.is_cpu()) return false;
+  if (!is_cpu_or_meta(t)) return false;
   if (weights == at::kFloat && values == at::kFloat) {
     run.template operator()<float, float>();
   } else if (weights == at::kDouble && values == at::kDouble) {
@@ -39,8 +40,10 @@ bool with_kernels(const Tensor& t, at::ScalarType weights, at::ScalarType values
 // Values that one thread should at least get.
 constexpr std::int64_t kGrain = 16384;
 
+// Bodies of these run nowhere on the meta device: see its note.
 template <typename Body>
-void split_rows(std::int64_t rows, std::int64_t width, const Body& body) {
+void split_rows(const Tensor& t, std::int64_t rows, std::int64_t width, const Body& body) {
+  if (t.is_meta()) return;
   const std::int64_t grain = std::max<std::int64_t>(1, kGrain / std::max<std::int64_t>(width, 1));
   at::parallel_for(0, rows, grain, [&](std::int64_t begin, std::int64_t end) { body(begin, end); });
 }
@@ -54,7 +57,8 @@ std::int64_t chunk_count(std::int64_t rows) {
 }
 
 template <typename Body>
-void split_chunks(std::int64_t rows, std::int64_t width, const Body& body) {
+void split_chunks(const Tensor& t, std::int64_t rows, std::int64_t width, const Body& body) {
+  if (t.is_meta()) return;
   const std::int64_t chunks = chunk_count(rows);
   const std::int64_t grain = rows * width < kGrain ? chunks : 1;
   at::parallel_for(0, chunks, grain, [&](std::int64_t first, std::int64_t last) {
@@ -65,6 +69,7 @@ void split_chunks(std::int64_t rows, std::int64_t width, const Body& body) {
 template <typename T>
 Tensor sum_chunks(const Tensor& partial) {
   Tensor sums = at::zeros({partial.size(1)}, partial.options());
+  if (sums.is_meta()) return sums;
   row_kernels<T, T>().add_rows(partial.const_data_ptr<T>(), partial.size(0), partial.size(1),
                                sums.mutable_data_ptr<T>());
   return sums;
@@ -80,12 +85,11 @@ std::tuple<Tensor, Tensor, Tensor> norm_rows(const Tensor& x, const Tensor& weig
   sizes.back() = 1;
   Tensor y = at::empty(x.sizes(), x.options().dtype(dtype));
   Tensor mean = at::empty(sizes, x.options()), rstd = at::empty(sizes, x.options());
-  if (x.is_meta()) return {y, mean, rstd};  // torch has it in Python only
   const Tensor dense = x.contiguous();
   const std::int64_t width = x.size(-1), rows = row_count(x);
   const bool done = weight.scalar_type() == x.scalar_type() &&
                     with_kernels(x, x.scalar_type(), dtype, [&]<typename T, typename S>() {
-                      split_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
+                      split_rows(x, rows, width, [&](std::int64_t begin, std::int64_t end) {
                         row_kernels<T, S>().norm(
                             dense.const_data_ptr<T>() + begin * width, weight.const_data_ptr<T>(),
                             bias.const_data_ptr<T>(), eps, end - begin, width,
@@ -102,7 +106,6 @@ std::tuple<Tensor, Tensor, Tensor> norm_rows_backward(const Tensor& dy, const Te
                                                       const Tensor& weight, const Tensor& mean,
                                                       const Tensor& rstd) {
   Tensor dx = at::empty(x.sizes(), x.options());
-  if (x.is_meta()) return {dx, at::empty_like(weight), at::empty_like(weight)};
   const Tensor dense = x.contiguous(), gradient = dy.contiguous();
   const std::int64_t width = x.size(-1), rows = row_count(x);
   Tensor dweight, dbias;
@@ -111,7 +114,7 @@ std::tuple<Tensor, Tensor, Tensor> norm_rows_backward(const Tensor& dy, const Te
       with_kernels(x, x.scalar_type(), dy.scalar_type(), [&]<typename T, typename S>() {
         const Tensor weights = at::zeros({chunk_count(rows), width}, weight.options());
         const Tensor biases = at::zeros({chunk_count(rows), width}, weight.options());
-        split_chunks(rows, width, [&](std::int64_t begin, std::int64_t end, std::int64_t chunk) {
+        split_chunks(x, rows, width, [&](std::int64_t begin, std::int64_t end, std::int64_t chunk) {
           row_kernels<T, S>().norm_backward(
               gradient.const_data_ptr<S>() + begin * width,
               dense.const_data_ptr<T>() + begin * width, weight.const_data_ptr<T>(),
@@ -133,7 +136,7 @@ Tensor bias_gelu_(Tensor& h, const Tensor& bias, bool slope_wanted) {
   const std::int64_t width = h.size(-1), rows = row_count(h);
   const bool done =
       with_kernels(h, bias.scalar_type(), h.scalar_type(), [&]<typename T, typename S>() {
-        split_rows(rows, width, [&](std::int64_t begin, std::int64_t end) {
+        split_rows(h, rows, width, [&](std::int64_t begin, std::int64_t end) {
           row_kernels<T, S>().bias_gelu(
               h.mutable_data_ptr<S>() + begin * width, bias.const_data_ptr<T>(), end - begin, width,
               slope_wanted ? slope.mutable_data_ptr<S>() + begin * width : nullptr);
@@ -152,7 +155,7 @@ Tensor sum_rows(const Tensor& x, at::ScalarType dtype) {
   const bool done = with_kernels(x, dtype, x.scalar_type(), [&]<typename T, typename S>() {
     const Tensor dense = x.contiguous();
     const Tensor partial = at::zeros({chunk_count(rows), width}, x.options().dtype(dtype));
-    split_chunks(rows, width, [&](std::int64_t begin, std::int64_t end, std::int64_t chunk) {
+    split_chunks(x, rows, width, [&](std::int64_t begin, std::int64_t end, std::int64_t chunk) {
       row_kernels<T, S>().add_rows(dense.const_data_ptr<S>() + begin * width, end - begin, width,
                                    partial.mutable_data_ptr<T>() + chunk * width);
     });

@@ -40,6 +40,9 @@ struct StackOptions {
   // Keep the tapes of the topmost branches from the forward pass, as many as the backward pass has
   // alive anyway. Turn off for stacks that are not the last before the loss.
   bool keep_tail = true;
+  // Networks in stages: what lies between stacks is recomputed in the backward pass instead of
+  // stored (as in mode checkpoint).
+  bool recompute_between = false;
 
   Precision precision = Precision::fp32;
   Arithmetic arithmetic = Arithmetic::floating;

@@ -50,7 +50,7 @@ at::Tensor StreamArithmetic::subtract(at::Tensor u, const at::Tensor& f) const {
 }
 
 std::string StreamArithmetic::range_error(const at::Tensor& u, const at::Tensor& f) const {
-  if (!exact() || f.numel() == 0) return {};
+  if (!exact() || f.numel() == 0 || f.is_meta()) return {};
   // Half the range for each of the two, so that their sum cannot wrap around.
   const double limit = std::ldexp(1.0, (dtype_ == at::kDouble ? 62 : 30) - fraction_bits_);
   auto largest = [](const at::Tensor& t, double scale) {

@@ -1,0 +1,181 @@
+#include "pareprop/plan/choose.h"
+
+#include <algorithm>
+#include <limits>
+#include <tuple>
+#include <utility>
+
+namespace pareprop::plan {
+namespace {
+
+std::int64_t edge_bytes(const StackProfile& stack, Policy below, Policy policy) {
+  return policy == Policy::store && below != Policy::store ? stack.edge : 0;
+}
+
+// Note [Search by labels]
+// Blocks are decided from the input of the network on. All that later decisions can see of earlier
+// ones is how many bytes they keep, how long they take, and the policy of the block just below. So
+// of two beginnings with the same last policy, one that keeps no more and takes no longer makes the
+// other superfluous; what is left after each block are beginnings that keep more and take less.
+struct Label {
+  std::int64_t kept = 0;
+  double seconds = 0.0;
+  Policy policy = Policy::store;  // of the last block; nothing is below the first
+  int before = -1;                // the label that this one goes on from, in the layer before
+};
+using Layer = std::vector<Label>;
+
+Layer without_superfluous(Layer labels) {
+  std::sort(labels.begin(), labels.end(), [](const Label& a, const Label& b) {
+    return std::tuple(a.policy, a.kept, a.seconds) < std::tuple(b.policy, b.kept, b.seconds);
+  });
+  Layer left;
+  for (const Label& label : labels) {
+    const bool first = left.empty() || left.back().policy != label.policy;
+    if (first || label.seconds < left.back().seconds) left.push_back(label);
+  }
+  return left;
+}
+
+class Search {
+ public:
+  Search(const Profile& profile, bool overlap, std::int64_t budget)
+      : profile_(profile), overlap_(overlap), budget_(budget) {}
+
+  std::optional<Choice> run() {
+    if (profile_.below > budget_) return std::nullopt;
+    layers_ = {{Label{}}};
+    for (const StackProfile& stack : profile_.stacks) {
+      for (int i = 0; i < stack.depth(); ++i) {
+        layers_.push_back(next_layer(stack, i));
+        if (layers_.back().empty()) return std::nullopt;
+      }
+      std::erase_if(layers_.back(),
+                    [&](const Label& label) { return stack.above + label.kept > budget_; });
+      if (layers_.back().empty()) return std::nullopt;
+    }
+    return best();
+  }
+
+ private:
+  Layer next_layer(const StackProfile& stack, int i) const {
+    const Layer& from = layers_.back();
+    Layer labels;
+    for (std::size_t at = 0; at < from.size(); ++at) {
+      const Label& label = from[at];
+      for (const Policy policy : kPolicies) {
+        const BlockCost& cost = cost_of(stack.costs(overlap_), policy);
+        const std::int64_t edge = i == 0 ? 0 : edge_bytes(stack, label.policy, policy);
+        const std::int64_t kept = label.kept + cost.kept + edge;
+        if (stack.live[static_cast<std::size_t>(i)] + kept + cost.extra > budget_) continue;
+        labels.push_back({kept, label.seconds + cost.seconds, policy, static_cast<int>(at)});
+      }
+    }
+    return without_superfluous(std::move(labels));
+  }
+
+  Choice best() const {
+    const Layer& last = layers_.back();
+    const auto found = std::min_element(last.begin(), last.end(), [](const auto& a, const auto& b) {
+      return std::pair(a.seconds, a.kept) < std::pair(b.seconds, b.kept);
+    });
+    std::vector<Policy> chosen;
+    int at = static_cast<int>(found - last.begin());
+    for (std::size_t layer = layers_.size() - 1; layer > 0; --layer) {
+      const Label& label = layers_[layer][static_cast<std::size_t>(at)];
+      chosen.push_back(label.policy);
+      at = label.before;
+    }
+    std::vector<std::vector<Policy>> policies;
+    auto next = chosen.rbegin();
+    for (const StackProfile& stack : profile_.stacks) {
+      policies.emplace_back(next, next + stack.depth());
+      next += stack.depth();
+    }
+    return evaluate(profile_, overlap_, std::move(policies));
+  }
+
+  const Profile& profile_;
+  const bool overlap_;
+  const std::int64_t budget_;
+  std::vector<Layer> layers_;
+};
+
+// What can be done with the fewest bytes: time does not count, so one label a policy is enough.
+std::int64_t least_peak(const Profile& profile, bool overlap) {
+  // Keeping less never raises a later sum, so whether a budget is enough follows from the least
+  // that can be kept; which budgets are enough is monotonic.
+  auto fits = [&](std::int64_t budget) {
+    if (profile.below > budget) return false;
+    constexpr auto kNever = std::numeric_limits<std::int64_t>::max();
+    std::array<std::int64_t, kPolicies.size()> least{};
+    for (const StackProfile& stack : profile.stacks) {
+      for (int i = 0; i < stack.depth(); ++i) {
+        std::array<std::int64_t, kPolicies.size()> next;
+        next.fill(kNever);
+        for (const Policy below : kPolicies) {
+          const std::int64_t before = least[static_cast<std::size_t>(below)];
+          if (before == kNever) continue;
+          for (const Policy policy : kPolicies) {
+            const BlockCost& cost = cost_of(stack.costs(overlap), policy);
+            const std::int64_t kept =
+                before + cost.kept + (i == 0 ? 0 : edge_bytes(stack, below, policy));
+            if (stack.live[static_cast<std::size_t>(i)] + kept + cost.extra > budget) continue;
+            auto& slot = next[static_cast<std::size_t>(policy)];
+            slot = std::min(slot, kept);
+          }
+        }
+        least = next;
+      }
+      for (auto& kept : least) {
+        if (kept != kNever && stack.above + kept > budget) kept = kNever;
+      }
+    }
+    return std::any_of(least.begin(), least.end(), [](auto kept) { return kept != kNever; });
+  };
+  std::vector<std::vector<Policy>> lean;
+  for (const StackProfile& stack : profile.stacks) {
+    lean.emplace_back(static_cast<std::size_t>(stack.depth()), Policy::reverse);
+  }
+  std::int64_t enough = evaluate(profile, overlap, std::move(lean)).peak, too_few = -1;
+  while (enough - too_few > 1) {
+    const std::int64_t middle = too_few + (enough - too_few) / 2;
+    (fits(middle) ? enough : too_few) = middle;
+  }
+  return enough;
+}
+
+}  // namespace
+
+Choice evaluate(const Profile& profile, bool overlap, std::vector<std::vector<Policy>> policies) {
+  Choice choice{.overlap = overlap,
+                .policies = std::move(policies),
+                .peak = profile.below,
+                .seconds = profile.seconds};
+  std::int64_t kept = 0;
+  for (std::size_t s = 0; s < profile.stacks.size(); ++s) {
+    const StackProfile& stack = profile.stacks[s];
+    const auto& of_stack = choice.policies.at(s);
+    for (std::size_t i = 0; i < stack.live.size(); ++i) {
+      const BlockCost& cost = cost_of(stack.costs(overlap), of_stack.at(i));
+      kept += cost.kept + (i == 0 ? 0 : edge_bytes(stack, of_stack[i - 1], of_stack[i]));
+      choice.peak = std::max(choice.peak, stack.live[i] + kept + cost.extra);
+      choice.seconds += cost.seconds;
+    }
+    choice.peak = std::max(choice.peak, stack.above + kept);
+  }
+  return choice;
+}
+
+std::optional<Choice> choose(const Profile& profile, std::int64_t budget) {
+  const std::optional<Choice> serial = Search(profile, false, budget).run();
+  const std::optional<Choice> overlapped = Search(profile, true, budget).run();
+  if (!serial) return overlapped;
+  return overlapped && overlapped->seconds < serial->seconds ? overlapped : serial;
+}
+
+std::int64_t smallest_budget(const Profile& profile) {
+  return std::min(least_peak(profile, false), least_peak(profile, true));
+}
+
+}  // namespace pareprop::plan

@@ -1,0 +1,209 @@
+#include "pareprop/plan/dry_step.h"
+
+#include <ATen/ops/empty_like.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "pareprop/lanes/serial_lane.h"
+#include "pareprop/memory/meta_meter.h"
+#include "pareprop/models/cost.h"
+
+namespace pareprop::plan {
+namespace {
+
+constexpr int kSerial = 1, kOverlapped = 2;  // lanes
+
+// What one block's backward pass showed.
+struct Window {
+  std::int64_t before = -1, peak = 0;
+  double recovered_macs = 0.0;
+};
+
+// A task belongs to its own block, or, with overlap, to that whose gradients have begun last:
+// recoveries of lower blocks and left-over weight gradients run beside it.
+std::vector<Window> windows(const MeteredRun& run, int depth, int lanes) {
+  std::vector<Window> all(static_cast<std::size_t>(depth));
+  int lowest = depth - 1;
+  for (const MeteredTask& metered : run.tasks) {
+    const Task& task = metered.task;
+    const bool own = task.stack == 0;
+    if (own && (lanes == kSerial || task.kind == TaskKind::gradient)) {
+      lowest = std::min(lowest, task.block());
+    }
+    Window& window = all[static_cast<std::size_t>(lowest)];
+    if (window.before < 0) window.before = metered.before;
+    window.peak = std::max(window.peak, metered.peak);
+    if (own && task.kind == TaskKind::recover) {
+      all[static_cast<std::size_t>(task.block())].recovered_macs += metered.macs;
+    }
+  }
+  return all;
+}
+
+std::int64_t minus(std::int64_t peak, std::int64_t before) {
+  return std::max<std::int64_t>(0, peak - before);
+}
+
+}  // namespace
+
+StepPlan step_plan(const Choice& choice, bool recompute_between) {
+  const bool stored =
+      std::all_of(choice.policies.begin(), choice.policies.end(), [](const auto& s) {
+        return std::all_of(s.begin(), s.end(), [](Policy p) { return p == Policy::store; });
+      });
+  return {.mode = stored           ? Mode::stored
+                  : choice.overlap ? Mode::pareprop
+                                   : Mode::reprop,
+          .policies = choice.policies,
+          .recompute_between = recompute_between};
+}
+
+void apply(const StepPlan& plan, models::Model& model, StackOptions options) {
+  options.mode = plan.mode;
+  options.recompute_between = plan.recompute_between;
+  model.set_stack_options(std::move(options));
+  if (plan.policies.empty()) return;
+  for (std::size_t i = 0; i < model.stacks().size(); ++i) {
+    Stack stack = model.stacks()[i];
+    StackOptions own = stack->options();
+    own.policies = plan.policies.at(i);
+    stack->set_options(std::move(own));
+  }
+}
+
+DryStep::DryStep(const std::function<std::shared_ptr<models::Model>()>& make,
+                 const StepShape& shape)
+    : shape_(shape) {
+  memory::install_meta_meter();
+  before_ = memory::usage();
+  model_ = make();
+  model_->train();
+  memory::TagScope tag(memory::Tag::optimizer);
+  for (int copy = 0; copy < shape_.optimizer_copies; ++copy) {
+    for (const at::Tensor& weight : model_->parameters()) {
+      if (weight.requires_grad()) optimizer_.push_back(at::empty_like(weight.detach()));
+    }
+  }
+}
+
+StackOptions DryStep::options(std::shared_ptr<Executor> executor) const {
+  return {.precision = shape_.precision,
+          .arithmetic = shape_.arithmetic,
+          .executor = std::move(executor)};
+}
+
+void DryStep::drop_gradients() {
+  for (auto& weight : model_->parameters()) weight.mutable_grad().reset();
+}
+
+// Returns the multiply-accumulates of the forward pass.
+double DryStep::backward(std::int64_t batch) {
+  const models::Batch example = model_->example(batch, 0);
+  double macs = 0.0;
+  at::Tensor loss;
+  {
+    const models::MacCounter counter;
+    loss = model_->loss(example, {.pass = std::make_shared<Pass>(0, 0)});
+    macs = counter.macs();
+  }
+  loss.backward();
+  return macs;
+}
+
+memory::Usage DryStep::run(const StepPlan& plan) {
+  return run(plan, shape_.batch, shape_.accumulates);
+}
+
+memory::Usage DryStep::run(const StepPlan& plan, std::int64_t batch, bool accumulates) {
+  apply(plan, *model_, options(std::make_shared<SerialLane>(kOverlapped)));
+  if (accumulates) backward(batch);
+  memory::reset_peaks();
+  backward(batch);
+  memory::Usage usage = memory::usage();
+  drop_gradients();
+
+  for (std::size_t tag = 0; tag < memory::kTags; ++tag) usage.peak[tag] -= before_.live[tag];
+  usage.total_peak += shape_.other_bytes - before_.total_live;
+  usage.activation_peak += shape_.other_bytes - before_.activation_live;
+  if (plan.mode == Mode::pareprop) {
+    const auto slack =
+        static_cast<std::int64_t>(kLaneSlack * static_cast<double>(usage.activation_peak));
+    usage.total_peak += slack;
+    usage.activation_peak += slack;
+  }
+  return usage;
+}
+
+DryStep::Metered DryStep::metered(Policy policy, int lanes, bool recompute_between) {
+  const auto lane = std::make_shared<MeteredLane>(lanes);
+  StepPlan plan{.mode = Mode::pareprop, .recompute_between = recompute_between};
+  for (const Stack& stack : model_->stacks()) {
+    plan.policies.emplace_back(static_cast<std::size_t>(stack->depth()), policy);
+  }
+  StackOptions with_lane = options(lane);
+  with_lane.keep_tail = false;
+  apply(plan, *model_, std::move(with_lane));
+  if (shape_.accumulates) backward(shape_.batch);
+  lane->begin();
+  Metered result;
+  result.forward_macs = backward(shape_.batch);
+  result.below = lane->peak_since_last_run();
+  auto run = lane->runs().rbegin();
+  for (const Stack& stack : model_->stacks()) {
+    result.runs.push_back(stack->depth() > 0 ? *run++ : MeteredRun{});  // an empty one has no node
+  }
+  drop_gradients();
+  return result;
+}
+
+Profile DryStep::profile(bool recompute_between) {
+  const std::int64_t before = before_.total_live - shape_.other_bytes;
+  const Metered lean = metered(Policy::reverse, kSerial, recompute_between);
+  const std::size_t stacks = lean.runs.size();
+  Profile profile{.stacks = std::vector<StackProfile>(stacks), .below = lean.below - before};
+  double stack_macs = 0.0;
+  for (const Policy policy : kPolicies) {
+    const Metered serial =
+        policy == Policy::reverse ? lean : metered(policy, kSerial, recompute_between);
+    const Metered overlapped = metered(policy, kOverlapped, recompute_between);
+    std::int64_t kept_below = 0;  // of lower stacks
+    for (std::size_t s = 0; s < stacks; ++s) {
+      StackProfile& stack = profile.stacks[s];
+      const int depth = model_->stacks()[s]->depth();
+      if (depth == 0) continue;
+      const auto lean_windows = windows(lean.runs[s], depth, kSerial);
+      const auto own = windows(serial.runs[s], depth, kSerial);
+      const auto beside = windows(overlapped.runs[s], depth, kOverlapped);
+      const std::int64_t kept_here =
+          minus(own.back().before, lean_windows.back().before + kept_below);
+      BlockCost cost{.kept = (kept_here + depth - 1) / depth};
+      BlockCost cost_beside = cost;
+      double recovered = 0.0, forward = 0.0;
+      for (std::size_t i = 0; i < own.size(); ++i) {
+        const std::int64_t below = kept_below + cost.kept * static_cast<std::int64_t>(i + 1);
+        const std::int64_t live = lean_windows[i].before + below;
+        cost.extra = std::max(cost.extra, minus(own[i].peak, live));
+        cost_beside.extra = std::max(cost_beside.extra, minus(beside[i].peak, live));
+        recovered += own[i].recovered_macs / depth;
+        forward += lean_windows[i].recovered_macs / depth;
+      }
+      cost_beside.extra +=
+          static_cast<std::int64_t>(kLaneSlack * static_cast<double>(cost_beside.extra));
+      cost.seconds = cost_beside.seconds = 2.0 * forward + recovered;
+      stack.serial[static_cast<std::size_t>(policy)] = cost;
+      stack.overlapped[static_cast<std::size_t>(policy)] = cost_beside;
+      kept_below += cost.kept * depth;
+      stack.above = std::max(stack.above, minus(serial.runs[s].above, before + kept_below));
+      if (policy == Policy::checkpoint) stack.edge = cost.kept / 2;
+      if (policy != Policy::reverse) continue;
+      stack_macs += forward * depth;
+      for (const Window& window : lean_windows) stack.live.push_back(window.before - before);
+    }
+  }
+  const double outside = lean.forward_macs - stack_macs;
+  profile.seconds = lean.forward_macs + (recompute_between ? 3.0 : 2.0) * outside;
+  return profile;
+}
+
+}  // namespace pareprop::plan

@@ -1,0 +1,163 @@
+#include "pareprop/plan/planner.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace pareprop::plan {
+
+Planner::Planner(const std::function<std::shared_ptr<models::Model>()>& make,
+                 const StepShape& shape)
+    : dry_(make, shape) {
+  if (plain()) return;
+  variants_.push_back({false, dry_.profile(false)});
+  if (variants_.front().profile.stacks.size() < 2) return;
+  Profile other = dry_.profile(true);
+  const bool saves = other.stacks.back().above < variants_.front().profile.stacks.back().above;
+  if (saves) variants_.push_back({true, std::move(other)});
+}
+
+void Planner::use(const StepTimes& times) {
+  if (plain()) return;
+  const double measured_rest = variants_.front().profile.seconds;
+  for (Variant& variant : variants_) set_seconds(variant.profile, times, measured_rest);
+  leanest_.reset();
+}
+
+void Planner::use(double macs_per_second) {
+  for (Variant& variant : variants_) set_seconds(variant.profile, macs_per_second);
+  leanest_.reset();
+}
+
+StepPlan Planner::all(Mode mode) const {
+  StepPlan step{.mode = mode};
+  if (plain()) return step;
+  const Policy policy = mode == Mode::stored       ? Policy::store
+                        : mode == Mode::checkpoint ? Policy::checkpoint
+                                                   : Policy::reverse;
+  for (const StackProfile& stack : variants_.front().profile.stacks) {
+    step.policies.emplace_back(static_cast<std::size_t>(stack.depth()), policy);
+  }
+  return step;
+}
+
+const Profile& Planner::profile_of(const StepPlan& step) const {
+  const bool recompute = step.recompute_between || step.mode == Mode::checkpoint;
+  return recompute ? variants_.back().profile : variants_.front().profile;
+}
+
+double Planner::seconds(const StepPlan& step) const {
+  if (plain()) return 0.0;
+  return evaluate(profile_of(step), step.mode == Mode::pareprop, step.policies).seconds;
+}
+
+const Plan& Planner::leanest() {
+  if (leanest_) return *leanest_;
+  std::vector<StepPlan> candidates{all(Mode::checkpoint)};
+  if (plain()) candidates.push_back(all(Mode::stored));
+  for (const auto& [recompute_between, profile] : variants_) {
+    StepPlan reversed = all(Mode::reprop);
+    reversed.recompute_between = recompute_between;
+    candidates.push_back(std::move(reversed));
+    const auto choice = choose(profile, smallest_budget(profile));
+    if (choice) candidates.push_back(step_plan(*choice, recompute_between));
+  }
+  for (StepPlan& step : candidates) {
+    Plan plan;
+    plan.predicted = dry_.run(step);
+    plan.seconds = seconds(step);
+    plan.step = std::move(step);
+    if (!leanest_ || plan.predicted.total_peak < leanest_->predicted.total_peak) {
+      leanest_ = std::move(plan);
+    }
+  }
+  return *leanest_;
+}
+
+Plan Planner::plan_step(std::int64_t budget) {
+  Plan best = leanest();
+  best.budget = budget;
+  best.smallest_budget = best.predicted.total_peak;
+  best.fits = best.predicted.total_peak <= budget;
+  if (!best.fits) return best;
+  if (plain()) {
+    const StepPlan stored = all(Mode::stored);
+    const memory::Usage usage = dry_.run(stored);
+    if (usage.total_peak <= budget) {
+      best.step = stored;
+      best.predicted = usage;
+    }
+  }
+  for (const Variant& variant : variants_) improve(best, variant, budget);
+  return best;
+}
+
+// The profile says which choice is the fastest under a budget, a dry step what that choice really
+// takes. Where they differ, the search gets another budget: first moved by the difference, then
+// halfway between one whose choice fits and one whose choice does not.
+void Planner::improve(Plan& best, const Variant& variant, std::int64_t budget) {
+  constexpr int kRounds = 16;
+  const std::int64_t least = smallest_budget(variant.profile), close = budget / 1024 + 1;
+  std::int64_t target = std::max(budget, least);
+  std::optional<std::int64_t> fitting, above;
+  for (int round = 0; round < kRounds; ++round) {
+    const auto choice = choose(variant.profile, target);
+    if (!choice) return;
+    const StepPlan step = step_plan(*choice, variant.recompute_between);
+    const memory::Usage usage = dry_.run(step);
+    const std::int64_t spare = budget - usage.total_peak;
+    if (spare >= 0 && std::pair(choice->seconds, usage.total_peak) <
+                          std::pair(best.seconds, best.predicted.total_peak)) {
+      best.step = step;
+      best.predicted = usage;
+      best.seconds = choice->seconds;
+    }
+    if (spare >= 0 && step.mode == Mode::stored) return;
+    (spare >= 0 ? fitting : above) = target;
+    if (fitting && above) {
+      if (*above - *fitting <= close) return;
+      target = *fitting + (*above - *fitting) / 2;
+    } else if (fitting) {
+      target += std::max(spare, close);
+    } else {
+      if (target <= least) return;
+      target = std::max(least, target + std::min(spare, -close));
+    }
+  }
+}
+
+Plan Planner::plan(std::int64_t budget) {
+  Plan plan = plan_step(budget);
+  plan.largest_batch = largest_batch(leanest().step, budget, dry_.shape().accumulates);
+  if (!plan.fits) propose_accumulation(plan);
+  return plan;
+}
+
+std::int64_t Planner::largest_batch(const StepPlan& step, std::int64_t budget, bool accumulates) {
+  auto fits = [&](std::int64_t batch) {
+    return dry_.run(step, batch, accumulates).total_peak <= budget;
+  };
+  constexpr std::int64_t kMost = std::int64_t{1} << 20;
+  std::int64_t enough = 0, too_many = 1;
+  while (too_many <= kMost && fits(too_many)) {
+    enough = too_many;
+    too_many *= 2;
+  }
+  while (too_many - enough > 1) {
+    const std::int64_t middle = enough + (too_many - enough) / 2;
+    (fits(middle) ? enough : too_many) = middle;
+  }
+  return enough;
+}
+
+void Planner::propose_accumulation(Plan& plan) {
+  const std::int64_t most = largest_batch(leanest().step, plan.budget, /*accumulates=*/true);
+  const std::int64_t batch = dry_.shape().batch;
+  for (std::int64_t part = std::min(most, batch - 1); part >= 1; --part) {
+    if (batch % part != 0) continue;
+    plan.micro_batch = part;
+    plan.accumulate = batch / part;
+    return;
+  }
+}
+
+}  // namespace pareprop::plan

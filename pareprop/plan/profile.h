@@ -1,0 +1,57 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "pareprop/graph/policy.h"
+
+namespace pareprop::plan {
+
+inline constexpr std::array kPolicies = {Policy::store, Policy::checkpoint, Policy::anchor,
+                                         Policy::reverse};
+
+// What one block of a stack costs under a policy.
+struct BlockCost {
+  std::int64_t kept = 0;   // bytes from its forward pass on until its gradient, beyond `reverse`
+  std::int64_t extra = 0;  // bytes at its highest while its own backward pass runs
+  double seconds = 0.0;    // of its backward pass, recomputation included
+};
+
+// One cost a policy, in the order of kPolicies.
+using PolicyCosts = std::array<BlockCost, kPolicies.size()>;
+
+inline const BlockCost& cost_of(const PolicyCosts& costs, Policy policy) {
+  return costs[static_cast<std::size_t>(policy)];
+}
+
+// Note [The model of the peak]
+// The backward pass goes down from the top block of the last stack. When it comes to a block, what
+// is kept of blocks above is gone, and what is kept of this one and of all below is there. So with
+// blocks numbered from the input of the network on,
+//     bytes while block i runs back   live[i] + kept[0] + ... + kept[i] + extra[i]
+// where live[i] is what is alive then whatever the policies are: weights, optimizer, the gradients
+// of what lies above, streams, stage boundaries, data. The peak is the largest of these sums, and
+// of those between the stacks (`above`) and after the last one (`below`).
+
+// Consecutive equal blocks.
+struct StackProfile {
+  PolicyCosts serial;
+  PolicyCosts overlapped;
+  std::vector<std::int64_t> live;  // one a block
+  std::int64_t edge = 0;           // kept besides, by a stored block above one that is not
+  // At the highest between the backward pass of the stack above and that of this one, what is kept
+  // not counted. Of the last stack: the forward pass and the head.
+  std::int64_t above = 0;
+
+  int depth() const { return static_cast<int>(live.size()); }
+  const PolicyCosts& costs(bool overlap) const { return overlap ? overlapped : serial; }
+};
+
+struct Profile {
+  std::vector<StackProfile> stacks;  // from the input of the network on
+  std::int64_t below = 0;            // at the highest when all stacks have run back
+  double seconds = 0.0;              // of everything but the backward passes of stacks
+};
+
+}  // namespace pareprop::plan

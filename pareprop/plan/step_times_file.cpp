@@ -1,0 +1,106 @@
+#include "pareprop/plan/step_times_file.h"
+
+#include <ATen/Parallel.h>
+#include <torch/version.h>
+
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "pareprop/io/atomic_file.h"
+
+namespace pareprop::plan {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr int kVersion = 1;
+
+std::string processor() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with("model name")) continue;
+    const auto colon = line.find(": ");
+    if (colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return "unknown processor";
+}
+
+// FNV-1a.
+std::string file_name(const std::string& key) {
+  std::uint64_t hash = 0xcbf29ce484222325U;
+  for (const char c : key) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string digits;
+  for (int shift = 60; shift >= 0; shift -= 4) digits += kDigits[(hash >> shift) & 15U];
+  return "times-" + digits + ".json";
+}
+
+bool is_time(double seconds) { return std::isfinite(seconds) && seconds >= 0.0; }
+
+}  // namespace
+
+std::string this_machine() {
+  return processor() + ", " + std::to_string(at::get_num_threads()) + " threads, torch " +
+         TORCH_VERSION;
+}
+
+std::optional<fs::path> cache_folder() {
+  for (const auto& [variable, below] :
+       {std::pair{"XDG_CACHE_HOME", ""}, std::pair{"HOME", ".cache"}}) {
+    const char* const value = std::getenv(variable);
+    if (value != nullptr && fs::path(value).is_absolute())
+      return fs::path(value) / below / "pareprop";
+  }
+  return std::nullopt;
+}
+
+StepTimesFile::StepTimesFile(fs::path folder, std::string key)
+    : path_(std::move(folder) / file_name(key)), key_(std::move(key)) {}
+
+StepTimesFile::Found StepTimesFile::read() const {
+  std::ifstream file(path_);
+  if (!file) return {};
+  const auto json = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
+  const std::string where = path_.string() + " ";
+  try {
+    if (json.is_discarded() || json.at("version").get<int>() != kVersion) {
+      return {std::nullopt, where + "has another format"};
+    }
+    if (json.at("key").get<std::string>() != key_) return {};
+    if (json.at("machine").get<std::string>() != this_machine()) {
+      return {std::nullopt, where + "was measured on another machine (" +
+                                json.at("machine").get<std::string>() + ")"};
+    }
+    StepTimes times{.stacks = {}, .rest = json.at("rest").get<double>()};
+    bool sound = is_time(times.rest);
+    for (const auto& stack : json.at("stacks")) {
+      times.stacks.push_back({stack.at("recover").get<double>(), stack.at("gradient").get<double>(),
+                              stack.at("overlapped").get<double>()});
+      const StackTimes& last = times.stacks.back();
+      sound = sound && is_time(last.recover) && is_time(last.gradient) && is_time(last.overlapped);
+    }
+    if (sound) return {std::move(times), {}};
+  } catch (const nlohmann::json::exception&) {
+    // Told below.
+  }
+  return {std::nullopt, where + "is damaged"};
+}
+
+void StepTimesFile::write(const StepTimes& times) const {
+  nlohmann::ordered_json json{
+      {"version", kVersion}, {"machine", this_machine()}, {"key", key_}, {"rest", times.rest}};
+  json["stacks"] = nlohmann::ordered_json::array();
+  for (const StackTimes& stack : times.stacks) {
+    json["stacks"].push_back({{"recover", stack.recover},
+                              {"gradient", stack.gradient},
+                              {"overlapped", stack.overlapped}});
+  }
+  fs::create_directories(path_.parent_path());
+  io::AtomicFile file(path_);
+  file.write(json.dump(1) + "\n");
+  file.commit();
+}
+
+}  // namespace pareprop::plan

@@ -1,0 +1,105 @@
+#include "pareprop/plan/dry_step.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "pareprop/lanes/serial_lane.h"
+#include "pareprop/memory/caching_allocator.h"
+#include "pareprop/models/registry.h"
+
+namespace pareprop::plan {
+namespace {
+
+struct Case {
+  const char* model;
+  models::Overrides overrides;
+  std::int64_t batch;
+};
+
+const std::vector<Case>& cases() {
+  static const std::vector<Case> all = {
+      {"vit_cifar", {.depths = {3}}, 3},
+      {"swin_cifar", {.depths = {2, 3}}, 2},
+      {"mvit_cifar", {}, 2},
+      {"roberta_base", {.depths = {2}, .width = 96, .length = 40}, 2},
+  };
+  return all;
+}
+
+// Peaks of a real step, the batch not counted as it is made before.
+memory::Usage real_step(const Case& c, const StepShape& shape, const StepPlan& plan) {
+  memory::install_caching_allocator();
+  const memory::Usage before = memory::usage();
+  const auto model =
+      models::make_model(c.model, c.overrides, {.dtype = stream_dtype(shape.precision), .seed = 1});
+  model->train();
+  apply(plan, *model,
+        {.precision = shape.precision,
+         .arithmetic = shape.arithmetic,
+         .executor = std::make_shared<SerialLane>(2)});
+  const models::Batch batch = model->example(c.batch, 0);
+  for (int step = 0; step < 2; ++step) {
+    memory::reset_peaks();
+    model->loss(batch, {.pass = std::make_shared<Pass>(0, 0)}).backward();
+    if (step == 0) {
+      for (auto& weight : model->parameters()) weight.mutable_grad().reset();
+    }
+  }
+  memory::Usage usage = memory::usage();
+  usage.total_peak -= before.total_live;
+  usage.activation_peak -= before.activation_live;
+  return usage;
+}
+
+class DryStepTest : public ::testing::TestWithParam<std::tuple<int, Precision>> {};
+
+TEST_P(DryStepTest, TakesWhatARealStepTakes) {
+  const Case& c = cases()[static_cast<std::size_t>(std::get<0>(GetParam()))];
+  const Precision precision = std::get<1>(GetParam());
+  const StepShape shape{
+      .batch = c.batch,
+      .precision = precision,
+      .arithmetic = precision == Precision::bf16 ? Arithmetic::exact : Arithmetic::floating,
+      .optimizer_copies = 0};
+  DryStep dry(
+      [&] {
+        return models::make_model(c.model, c.overrides,
+                                  {.dtype = stream_dtype(precision), .device = at::kMeta});
+      },
+      shape);
+  for (const Mode mode : {Mode::stored, Mode::checkpoint, Mode::reprop, Mode::pareprop}) {
+    const StepPlan plan{.mode = mode};
+    memory::Usage predicted = dry.run(plan);
+    const auto real = real_step(c, shape, plan);
+    double dry_peak = static_cast<double>(predicted.activation_peak);
+    if (mode == Mode::pareprop) dry_peak /= 1.0 + DryStep::kLaneSlack;
+    EXPECT_NEAR(dry_peak / static_cast<double>(real.activation_peak), 1.0, 0.02)
+        << c.model << " " << name(precision) << " " << name(mode);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(EveryFamily, DryStepTest,
+                         ::testing::Combine(::testing::Range(0, 4),
+                                            ::testing::Values(Precision::fp32, Precision::bf16,
+                                                              Precision::fp64)));
+
+TEST(DryStep, CountsOptimizerAndWhatItIsTold) {
+  const auto make = [] { return models::make_model("vit_cifar", {}, {.device = at::kMeta}); };
+  const StepPlan plan{.mode = Mode::reprop};
+  // One at a time: each counts all that is made while it lives.
+  const auto peak = [&](const StepShape& shape) {
+    return DryStep(make, shape).run(plan).total_peak;
+  };
+  const std::int64_t weights = make()->parameter_count() * 4;
+  const std::int64_t without = peak({.batch = 2, .optimizer_copies = 0});
+  EXPECT_EQ(peak({.batch = 2, .optimizer_copies = 3, .other_bytes = 1000}),
+            without + 3 * weights + 1000);
+  // Gradients are there from the start when micro-steps are added up.
+  const std::int64_t added = peak({.batch = 2, .optimizer_copies = 0, .accumulates = true});
+  EXPECT_GT(added, without);
+  EXPECT_LE(added, without + 2 * weights);
+}
+
+}  // namespace
+}  // namespace pareprop::plan

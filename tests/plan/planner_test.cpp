@@ -1,0 +1,90 @@
+#include "pareprop/plan/planner.h"
+
+#include <gtest/gtest.h>
+
+#include "pareprop/models/registry.h"
+
+namespace pareprop::plan {
+namespace {
+
+std::function<std::shared_ptr<models::Model>()> maker(const std::string& name,
+                                                      const models::Overrides& overrides = {}) {
+  return [=] { return models::make_model(name, overrides, {.device = at::kMeta}); };
+}
+
+std::int64_t peak(Planner& planner, Mode mode) {
+  return planner.predict(planner.all(mode)).total_peak;
+}
+
+TEST(Planner, PlansAreWithinTheirBudgetAndFasterWithMore) {
+  for (const char* name : {"vit_cifar", "swin_cifar", "mvit_cifar"}) {
+    Planner planner(maker(name), {.batch = 4});
+    const std::int64_t stored = peak(planner, Mode::stored);
+    const std::int64_t least = planner.plan_step(0).smallest_budget;
+    ASSERT_LT(least, stored);
+    double last = std::numeric_limits<double>::infinity();
+    int kinds = 0;
+    for (int tenths = 0; tenths <= 10; ++tenths) {
+      const std::int64_t budget = least + (stored - least) * tenths / 10;
+      const Plan plan = planner.plan_step(budget);
+      EXPECT_TRUE(plan.fits);
+      EXPECT_LE(plan.predicted.total_peak, budget) << name << " " << tenths;
+      EXPECT_LE(plan.seconds, last) << name << " " << tenths;
+      if (plan.seconds < last) ++kinds;
+      last = plan.seconds;
+      EXPECT_EQ(planner.predict(plan.step).total_peak, plan.predicted.total_peak);
+    }
+    EXPECT_GE(kinds, 3) << name;
+    EXPECT_EQ(planner.plan_step(stored).step, planner.all(Mode::stored)) << name;
+    EXPECT_EQ(last, planner.seconds(planner.all(Mode::stored))) << name;
+  }
+}
+
+TEST(Planner, SaysWhatWouldFitWhenNothingDoes) {
+  Planner planner(maker("vit_cifar"), {.batch = 12});
+  const std::int64_t least = planner.plan_step(0).smallest_budget;
+  EXPECT_TRUE(planner.plan_step(least).fits);
+  const Plan plan = planner.plan(least - 1);
+  EXPECT_FALSE(plan.fits);
+  EXPECT_EQ(plan.smallest_budget, least);
+  EXPECT_EQ(plan.largest_batch, 11);
+  EXPECT_EQ(plan.micro_batch * plan.accumulate, 12);
+  EXPECT_GT(plan.micro_batch, 0);
+  const Plan enough = planner.plan(least);
+  EXPECT_EQ(enough.largest_batch, 12);
+  EXPECT_EQ(enough.micro_batch, 0);
+  const Plan none = planner.plan(1000);
+  EXPECT_EQ(none.largest_batch, 0);
+  EXPECT_EQ(none.micro_batch, 0);
+}
+
+TEST(Planner, RecomputesStageBoundariesOnlyWhereBytesAreShort) {
+  Planner planner(maker("mvit_cifar"), {.batch = 8});
+  const Plan lean = planner.plan_step(planner.plan_step(0).smallest_budget);
+  EXPECT_TRUE(lean.step.recompute_between || lean.step.mode == Mode::checkpoint);
+  EXPECT_LT(lean.predicted.total_peak, peak(planner, Mode::reprop));
+  EXPECT_FALSE(planner.plan_step(peak(planner, Mode::stored)).step.recompute_between);
+}
+
+TEST(Planner, MeasuredTimesDecideWhetherLanesOverlap) {
+  Planner slow(maker("vit_cifar", {.depths = {4}}), {.batch = 4}), fast = slow;
+  slow.use(StepTimes{.stacks = {{1.0, 2.0, 3.5}}, .rest = 4.0});
+  fast.use(StepTimes{.stacks = {{1.0, 2.0, 2.0625}}, .rest = 4.0});
+  const std::int64_t budget = peak(slow, Mode::pareprop);
+  EXPECT_NE(slow.plan_step(budget).step.mode, Mode::pareprop);
+  EXPECT_EQ(slow.seconds(slow.all(Mode::reprop)), 4.0 + 4 * 3.0);
+  EXPECT_EQ(fast.seconds(fast.all(Mode::pareprop)), 4.0 + 4 * 2.0625);
+  EXPECT_EQ(fast.seconds(fast.all(Mode::stored)), 4.0 + 4 * 2.0);
+  EXPECT_EQ(fast.plan_step(budget).step.mode, Mode::pareprop);
+}
+
+TEST(Planner, PlainNetworksStoreOrCheckpoint) {
+  Planner planner(maker("vit_cifar", {.plain = true}), {.batch = 4});
+  const std::int64_t stored = peak(planner, Mode::stored);
+  EXPECT_EQ(planner.plan_step(stored).step.mode, Mode::stored);
+  EXPECT_EQ(planner.plan_step(stored - 1).step.mode, Mode::checkpoint);
+  EXPECT_FALSE(planner.plan_step(1000).fits);
+}
+
+}  // namespace
+}  // namespace pareprop::plan
