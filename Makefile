@@ -17,7 +17,7 @@ export GOMP_SPINCOUNT ?= 2000
 no_aslr := $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test bench bench-peers bench-growth format format-check tidy asan tsan clean reconfigure
+.PHONY: help setup build demo test bench bench-peers bench-growth report report-png format format-check tidy asan tsan clean reconfigure
 
 help: ## What there is
 	@echo "make TARGET [JOBS=N] [TORCH_PREFIX=/path/to/libtorch]"
@@ -59,6 +59,17 @@ bench-growth: build/build.ninja ## How cost grows with depth, batch and tokens: 
 	cmake --preset release -DPAREPROP_BUILD_BENCH=ON $(configure_flags)
 	cmake --build build --parallel $(JOBS) --target bench_growth
 	build/bench/bench_growth docs/plots
+
+# Stopped, it goes on where it was; SWEEP= names another set.
+SWEEP ?= bench/report/sweep.json
+report: build/build.ninja ## The benchmark page of a set that takes under half an hour, in build/report
+	cmake --build build --parallel $(JOBS) --target pareprop_program
+	@mkdir -p build/report
+	build/pareprop bench --sweep $(SWEEP) --out build/report/results.jsonl
+	build/pareprop report build/report/results.jsonl --out build/report/report.html
+
+report-png: ## The plots of that page as PNG, in build/report/plots (Debian's chromium and chromium-driver)
+	tools/report_png.py build/report/report.html build/report/plots
 
 format: setup ## Format all sources
 	@clang-format -i $(SOURCES)

@@ -1,119 +1,118 @@
-#include <ATen/Parallel.h>
-
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <memory>
+#include <optional>
 #include <ostream>
 
+#include "cli/bench_flags.h"
 #include "cli/command.h"
-#include "cli/model_flags.h"
 #include "cli/output_file.h"
 #include "cli/progress.h"
 #include "cli/table.h"
 #include "cli/units.h"
 #include "pareprop/graph/text.h"
-#include "pareprop/measure/measure.h"
-#include "pareprop/models/cost.h"
+#include "pareprop/sweep/run_sweep.h"
 
 namespace pareprop::cli {
 namespace {
 
-struct Flags : StepFlags {
-  int rounds = 5;
-  int steps = 2;
-};
+using sweep::ResultRow;
 
-MeasureOptions checked_options(const Flags& flags) {
-  apply_step_flags(flags);
-  expect_at_least("--rounds", 1, flags.rounds);
-  expect_at_least("--steps", 1, flags.steps);
-  return {.modes = parse_modes(flags.modes, flags.network.overrides.plain),
-          .batch = flags.batch,
-          .precision = parse_precision(flags.precision),
-          .arithmetic = flags.exact ? Arithmetic::exact : Arithmetic::floating,
-          .rounds = flags.rounds,
-          .steps = flags.steps,
-          .seed = flags.seed};
-}
+std::string ms_text(double ms) { return text::fixed(ms, 1) + " ms"; }
 
-int bench_model(const Flags& flags, const Console& console) {
-  MeasureOptions options = checked_options(flags);
-  const JsonOutput json(flags.json, console.out);
-  const auto shape = make_model(flags.network, {.device = at::kMeta});
-  options.forward_macs = models::cost_of(*shape).macs;
-  const auto model =
-      make_model(flags.network, {.dtype = stream_dtype(options.precision), .seed = flags.seed});
-  int depth = 0;
-  for (const Stack& stack : model->stacks()) depth += stack->depth();
-
-  std::vector<MeasureRow> rows;
-  {
-    Progress progress(console.err);
-    options.on_turn = [&](Mode mode, int round) {
-      progress.show(title(flags.network) + ", round " + std::to_string(round) + " of " +
-                    std::to_string(options.rounds) + ": " + std::string(name(mode)));
-    };
-    rows = measure(*model, options);
-  }
-
+Table table_of(const std::vector<ResultRow>& rows) {
   Table table({{"mode", Align::left},
                {"step"},
                {"best"},
+               {"p10-p90"},
+               {"forward"},
+               {"backward"},
                {"samples/s"},
                {"activations"},
                {"peak"},
                {"GFLOP/s"},
                {"loss"}});
-  auto json_rows = nlohmann::ordered_json::array();
-  for (const MeasureRow& row : rows) {
-    const double seconds = row.median_ms() / 1e3;
-    const double samples = static_cast<double>(options.batch) / seconds;
-    const double gflops = row.flops_per_step / seconds / 1e9;
-    table.add_row({std::string(name(row.mode)), text::fixed(row.median_ms(), 1) + " ms",
-                   text::fixed(row.best_ms(), 1) + " ms", text::fixed(samples, 2),
+  for (const ResultRow& row : rows) {
+    std::string mode = row.mode;
+    if (row.budget_bytes > 0) mode += " " + bytes_text(static_cast<double>(row.budget_bytes));
+    if (!row.timed()) {
+      std::vector<std::string> cells(11, "-");
+      cells[0] = mode;
+      cells[1] = row.fits ? "wrong" : "too large";
+      table.add_row(std::move(cells));
+      continue;
+    }
+    table.add_row({mode, ms_text(row.step_ms), ms_text(row.step_ms_best),
+                   text::fixed(row.step_ms_p10, 1) + "-" + text::fixed(row.step_ms_p90, 1),
+                   ms_text(row.forward_ms), ms_text(row.backward_ms),
+                   text::fixed(row.samples_per_s, 2),
                    bytes_text(static_cast<double>(row.activation_peak_bytes)),
-                   bytes_text(static_cast<double>(row.peak_bytes)), text::fixed(gflops, 1),
+                   bytes_text(static_cast<double>(row.peak_bytes)), text::fixed(row.gflops, 1),
                    text::fixed(row.loss, 6)});
-    json_rows.push_back({{"model", flags.network.model},
-                         {"plain", flags.network.overrides.plain},
-                         {"mode", name(row.mode)},
-                         {"precision", name(options.precision)},
-                         {"arithmetic", name(options.arithmetic)},
-                         {"batch", options.batch},
-                         {"depth", depth},
-                         {"threads", at::get_num_threads()},
-                         {"step_ms", row.median_ms()},
-                         {"step_ms_best", row.best_ms()},
-                         {"samples_per_s", samples},
-                         {"activation_peak_bytes", row.activation_peak_bytes},
-                         {"peak_bytes", row.peak_bytes},
-                         {"flops_per_step", row.flops_per_step},
-                         {"gflops", gflops},
-                         {"loss", row.loss}});
   }
-  if (!json.takes_stdout()) {
-    console.out
-        << table.text() << "\n"
-        << title(flags.network) << ", batch " << options.batch << ", " << name(options.precision)
-        << ", " << at::get_num_threads() << " threads. Median of " << options.rounds * options.steps
-        << " steps of forward and backward, modes taking turns;\nactivations: all but "
-           "weights and gradients. GFLOP/s counts what a mode computes, recomputation too.\n";
+  return table;
+}
+
+std::string progress_text(const sweep::SweepProgress& now) {
+  std::string out = "case " + std::to_string(now.number) + " of " + std::to_string(now.cases);
+  if (now.seconds_left >= 0.0) out += ", " + text::duration_text(now.seconds_left) + " left";
+  return out + ": " + now.doing;
+}
+
+std::string closing_words(const sweep::Sweep& asked, const sweep::SweepResult& result) {
+  std::string out = "Median of " + std::to_string(asked.rounds * asked.steps) +
+                    " steps of forward and backward, modes taking turns, gradients compared "
+                    "before;\nactivations: all but weights and gradients. GFLOP/s counts what a "
+                    "mode computes, recomputation too.\n";
+  if (result.skipped > 0) {
+    out += std::to_string(result.skipped) + " of the cases were in the file already.\n";
+  }
+  return out;
+}
+
+int bench(const BenchFlags& flags, const Console& console) {
+  const sweep::Sweep asked = sweep_of(flags);
+  const JsonOutput json(flags.json, console.out);
+  std::optional<sweep::ResultsFile> file;
+  if (!flags.out.empty()) file.emplace(flags.out);
+
+  std::string reason;
+  Progress progress(console.err);
+  sweep::SweepOptions options;
+  options.on_progress = [&](const sweep::SweepProgress& now) { progress.show(progress_text(now)); };
+  options.on_case = [&](const sweep::Case& one, const std::vector<ResultRow>& rows, bool) {
+    progress.clear();
+    for (const ResultRow& row : rows) {
+      if (reason.empty() && !row.error.empty()) reason = row.mode + ": " + row.error;
+    }
+    if (json.takes_stdout()) return;
+    console.out << one.name() << "\n\n" << table_of(rows).text() << "\n" << std::flush;
+  };
+  const sweep::SweepResult result = run_sweep(asked, file ? &*file : nullptr, options);
+
+  if (!json.takes_stdout()) console.out << closing_words(asked, result);
+  auto json_rows = nlohmann::ordered_json::array();
+  for (const ResultRow& row : result.rows) {
+    json_rows.push_back(nlohmann::ordered_json::parse(to_json(row)));
   }
   json.write({{"rows", std::move(json_rows)}});
-  return 0;
+  if (result.wrong.empty()) return 0;
+  console.err << "pareprop: " << result.wrong.size()
+              << (result.wrong.size() == 1 ? " case was" : " cases were")
+              << " not timed, the first is '" << result.wrong.front() << "', mode "
+              << reason.substr(0, reason.find('\n')) << '\n';
+  return 1;
 }
 
 }  // namespace
 
 Action add_bench(CLI::App& app) {
-  auto* command =
-      app.add_subcommand("bench", "Time a training step in every mode, and see its memory");
-  const auto flags = std::make_shared<Flags>();
-  add_step_flags(*command, *flags);
-  command->add_option("--rounds", flags->rounds, "Turns of each mode");
-  command->add_option("--steps", flags->steps, "Steps of a turn");
-  return [flags](const Console& console) { return bench_model(*flags, console); };
+  auto* command = app.add_subcommand(
+      "bench", "Time training steps in every mode, and see their memory: one case or a sweep");
+  const auto flags = std::make_shared<BenchFlags>();
+  add_bench_flags(*command, *flags);
+  return [flags](const Console& console) { return bench(*flags, console); };
 }
 
 }  // namespace pareprop::cli

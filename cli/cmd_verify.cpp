@@ -3,7 +3,6 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
-#include <cmath>
 #include <memory>
 #include <ostream>
 
@@ -27,32 +26,14 @@ VerifyOptions checked_options(const StepFlags& flags) {
           .seed = flags.seed};
 }
 
-// Why a row does not hold, in words; empty when it does.
-std::string complaint(const VerifyRow& row, double tolerance) {
-  if (row.holds) return "";
-  if (!row.error.empty()) return row.error;
-  if (row.missing_gradients > 0) {
-    return std::to_string(row.missing_gradients) + " parameters got no gradient";
-  }
-  if (!std::isfinite(row.max_rel_error)) {
-    return "max_rel_error is " + error_text(row.max_rel_error) +
-           ": a gradient is not finite, or has another shape";
-  }
-  if (row.max_rel_error > tolerance) {
-    return "max_rel_error " + error_text(row.max_rel_error) + " is above the tolerance " +
-           error_text(tolerance);
-  }
-  return "gradients do not have the bits of stored training";
-}
-
-nlohmann::ordered_json json_row(const VerifyRow& row, double tolerance) {
+nlohmann::ordered_json json_row(const VerifyRow& row, Precision precision) {
   nlohmann::ordered_json json{{"mode", name(row.mode)},
                               {"max_rel_error", row.max_rel_error},
                               {"bit_identical", row.bit_identical},
                               {"missing_gradients", row.missing_gradients},
                               {"drift", row.drift},
                               {"holds", row.holds}};
-  if (!row.holds) json["error"] = complaint(row, tolerance);
+  if (!row.holds) json["error"] = complaint(row, precision);
   return json;
 }
 
@@ -87,10 +68,10 @@ int verify_model(const StepFlags& flags, const Console& console) {
     table.add_row({std::string(name(row.mode)), error_text(row.max_rel_error),
                    yes_no(row.bit_identical), std::to_string(row.missing_gradients),
                    error_text(row.drift), yes_no(row.holds)});
-    json_rows.push_back(json_row(row, tolerance));
+    json_rows.push_back(json_row(row, options.precision));
     if (row.holds) continue;
     broken.emplace_back(name(row.mode));
-    if (reason.empty()) reason = first_line(complaint(row, tolerance));
+    if (reason.empty()) reason = first_line(complaint(row, options.precision));
   }
   if (!json.takes_stdout()) {
     console.out << table.text() << "\n"

@@ -12,20 +12,11 @@
 
 namespace pareprop::cli {
 
-void add_model_flags(CLI::App& command, ModelFlags& flags) {
-  models::Overrides& change = flags.overrides;
-  command.add_option("--model", flags.model, "Which one; 'pareprop models' lists them");
+void add_change_flags(CLI::App& command, models::Overrides& change) {
   command.add_flag("--plain", change.plain,
                    "The ordinary, non-reversible network (modes stored and checkpoint)");
-  command
-      .add_option("--depth", change.depths,
-                  "Blocks, or those of each stage separated by commas (default: the model's)")
-      ->delimiter(',');
   command.add_option("--width", change.width, "Channels (default: the model's)");
-  command.add_option("--image-size", change.image_size, "Pixels of a side (default: the model's)");
   command.add_option("--classes", change.classes, "Classes of images (default: the model's)");
-  command.add_option("--seq-len", change.length,
-                     "Tokens of a sequence, text models (default: the model's)");
   command.add_option("--vocabulary", change.vocabulary,
                      "Token ids, text models (default: the model's)");
   command.add_option("--dropout", change.dropout, "Probability (default: the model's)");
@@ -33,20 +24,40 @@ void add_model_flags(CLI::App& command, ModelFlags& flags) {
                      "Probability at the last block (default: the model's)");
 }
 
-void add_step_flags(CLI::App& command, StepFlags& flags) {
-  add_model_flags(command, flags.network);
+void add_model_flags(CLI::App& command, ModelFlags& flags) {
+  models::Overrides& change = flags.overrides;
+  command.add_option("--model", flags.model, "Which one; 'pareprop models' lists them");
+  command
+      .add_option("--depth", change.depths,
+                  "Blocks, or those of each stage separated by commas (default: the model's)")
+      ->delimiter(',');
+  command.add_option("--image-size", change.image_size, "Pixels of a side (default: the model's)");
+  command.add_option("--seq-len", change.length,
+                     "Tokens of a sequence, text models (default: the model's)");
+  add_change_flags(command, change);
+}
+
+std::string modes_help() {
   std::vector<std::string> names;
   for (const Mode mode : all_modes()) names.emplace_back(name(mode));
+  return "Which modes, separated by commas (default: " + join(names, ",") +
+         "; with --plain: stored,checkpoint)";
+}
+
+void add_one_step_flags(CLI::App& command, StepFlags& flags) {
+  add_model_flags(command, flags.network);
   command.add_option("--batch", flags.batch, "Samples");
   command.add_option("--precision", flags.precision, "Of the branches: fp32, bf16 or fp64");
   command.add_flag("--exact", flags.exact,
                    "Fixed-point streams, recovered bit for bit (default: off)");
-  command.add_option("--modes", flags.modes,
-                     "Which modes, separated by commas (default: " + join(names, ",") +
-                         "; with --plain: stored,checkpoint)");
   command.add_option("--seed", flags.seed, "Of weights, data and dropout");
   command.add_option("--threads", flags.threads, "CPU threads; 0: all cores");
   command.add_option("--json", flags.json, kJsonHelp)->type_name("FILE");
+}
+
+void add_step_flags(CLI::App& command, StepFlags& flags) {
+  add_one_step_flags(command, flags);
+  command.add_option("--modes", flags.modes, modes_help());
 }
 
 void apply_step_flags(const StepFlags& flags) {

@@ -20,7 +20,10 @@ struct ModelFlags {
   models::Overrides overrides;
 };
 
-// --model, --plain, --depth, --width, --image-size, ... into `flags`, which must outlive the app.
+// --plain, --width, --classes, --vocabulary, --dropout and --drop-path.
+void add_change_flags(CLI::App& command, models::Overrides& change);
+
+// Those, --model, --depth, --image-size and --seq-len into `flags`, which must outlive the app.
 void add_model_flags(CLI::App& command, ModelFlags& flags);
 
 // Throws UsageError or std::invalid_argument, naming what does not fit.
@@ -42,8 +45,13 @@ struct StepFlags {
   std::string json;
 };
 
-// The flags of the network, --batch, --precision, --exact, --modes, --seed, --threads and --json.
+// The flags of the network, --batch, --precision, --exact, --seed, --threads and --json.
+void add_one_step_flags(CLI::App& command, StepFlags& flags);
+// Those and --modes.
 void add_step_flags(CLI::App& command, StepFlags& flags);
+
+// The text of --modes in --help.
+std::string modes_help();
 
 // Throws UsageError for numbers out of their range; sets the number of threads.
 void apply_step_flags(const StepFlags& flags);

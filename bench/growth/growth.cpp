@@ -57,7 +57,8 @@ std::vector<MeasureRow> measured(const Problem& problem) {
       measure(*model, {.modes = kModes, .batch = problem.batch, .rounds = 5, .steps = 1});
   for (const MeasureRow& row : rows) {
     if (!(std::abs(row.loss - rows.front().loss) < 1e-5)) {
-      throw std::runtime_error("mode " + std::string(name(row.mode)) + " has another loss");
+      throw std::runtime_error("mode " + std::string(name(row.contestant.mode)) +
+                               " has another loss");
     }
   }
   return rows;

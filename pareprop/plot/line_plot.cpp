@@ -56,7 +56,7 @@ class Drawing {
     std::vector<LegendEntry> out;
     if (plot.series.size() < 2) return out;
     for (const Series& series : plot.series) {
-      out.push_back({.name = series.name, .line = true, .dashed = series.dashed});
+      out.push_back({.name = series.name, .line = series.line, .dashed = series.dashed});
     }
     return out;
   }
@@ -113,11 +113,11 @@ class Drawing {
     const bool few = series.points.size() <= kFew;
     std::string curves, dots;
     for (const std::vector<Point>& piece : pieces_of(series)) {
-      if (piece.size() > 1) curves += path(piece);
-      const bool visible = series.markers || piece.size() == 1;
+      if (series.line && piece.size() > 1) curves += path(piece);
+      const bool visible = series.markers || !series.line || piece.size() == 1;
       if (!visible && !few) continue;
       for (const Point& point : piece) {
-        dots += dot(place(point), visible ? "dot" : "hover", visible ? 3 : 6,
+        dots += dot(place(point), visible ? "dot" : "hover", visible ? (series.line ? 3 : 5) : 6,
                     few ? values(series, point) : "");
       }
     }

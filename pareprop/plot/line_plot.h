@@ -15,6 +15,7 @@ struct Series {
   std::vector<Point> points = {};
   bool dashed = false;
   bool markers = false;  // a dot at every point
+  bool line = true;      // from point to point; without it, dots alone
 };
 
 struct LinePlot {

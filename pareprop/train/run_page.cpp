@@ -6,7 +6,7 @@
 
 #include "pareprop/graph/text.h"
 #include "pareprop/graph/units.h"
-#include "pareprop/io/utf8.h"
+#include "pareprop/page/page.h"
 #include "pareprop/reversible/stack_call.h"
 #include "pareprop/train/run_page_style.h"
 #include "pareprop/train/run_plots.h"
@@ -15,30 +15,6 @@ namespace pareprop::train {
 namespace {
 
 constexpr double kWaitedMuch = 0.05;
-
-// File names may have any bytes; a page has characters.
-std::string escaped(std::string_view words) {
-  std::string good;
-  while (!words.empty()) {
-    const std::size_t well = io::first_ill_formed(words);
-    good += words.substr(0, well);
-    words.remove_prefix(well);
-    if (words.empty()) break;
-    good += "\uFFFD";
-    words.remove_prefix(1);
-  }
-  return text::xml(good);
-}
-
-std::string element(const std::string& name, std::string_view words) {
-  std::string out = "<";
-  out += name + ">" + escaped(words) + "</" + name + ">\n";
-  return out;
-}
-
-std::string section(std::string_view heading, const std::string& elements) {
-  return "<section>\n" + element("h2", heading) + elements + "</section>\n";
-}
 
 std::string count_of(std::size_t count, const std::string& one, const std::string& many) {
   return std::to_string(count) + " " + (count == 1 ? one : many);
@@ -71,39 +47,36 @@ double median_speed(const std::vector<StepRecord>& steps) {
   return (speeds[(speeds.size() - 1) / 2] + speeds[speeds.size() / 2]) / 2.0;
 }
 
-std::string figure(std::string_view name, const std::string& value, std::string_view more = "") {
-  return "<div>" + element("dt", name) + element("dd", value) +
-         (more.empty() ? "" : "<dd class=\"more\">" + escaped(more) + "</dd>") + "</div>\n";
-}
-
 std::string key_figures(const TrainResult& result) {
   constexpr std::string_view kNone = "\u2013";
   const auto& evaluation = result.evaluation;
   const bool evaluated = evaluation.rows > 0;
   const memory::Usage& memory = result.memory;
   std::string out = "<dl class=\"figures\">\n";
-  out += figure("Evaluation accuracy",
-                evaluated ? text::percent_text(evaluation.accuracy) : std::string(kNone),
-                evaluated ? "of " + std::to_string(evaluation.rows) : "not evaluated");
-  out += figure("Evaluation loss", evaluated ? text::fixed(evaluation.loss, 4) : std::string(kNone),
-                "last training loss " + text::fixed(result.last_loss, 4));
-  out += figure("Time", text::duration_text(result.seconds), "of this process");
-  out +=
-      figure("Samples a second",
-             result.steps.empty() ? std::string(kNone) : text::fixed(median_speed(result.steps), 1),
-             "median");
-  out += figure("Peak memory", text::bytes_text(static_cast<double>(memory.total_peak)),
-                "activations " + text::bytes_text(static_cast<double>(memory.activation_peak)));
-  out += figure("Waited for data", text::percent_text(result.waited), "of the time");
+  out += page::key_figure("Evaluation accuracy",
+                          evaluated ? text::percent_text(evaluation.accuracy) : std::string(kNone),
+                          evaluated ? "of " + std::to_string(evaluation.rows) : "not evaluated");
+  out += page::key_figure("Evaluation loss",
+                          evaluated ? text::fixed(evaluation.loss, 4) : std::string(kNone),
+                          "last training loss " + text::fixed(result.last_loss, 4));
+  out += page::key_figure("Time", text::duration_text(result.seconds), "of this process");
+  out += page::key_figure(
+      "Samples a second",
+      result.steps.empty() ? std::string(kNone) : text::fixed(median_speed(result.steps), 1),
+      "median");
+  out += page::key_figure(
+      "Peak memory", text::bytes_text(static_cast<double>(memory.total_peak)),
+      "activations " + text::bytes_text(static_cast<double>(memory.activation_peak)));
+  out += page::key_figure("Waited for data", text::percent_text(result.waited), "of the time");
   return out + "</dl>\n";
 }
 
 std::string data_note(const TrainConfig& config, const TrainResult& result) {
   if (!(result.waited > kWaitedMuch)) return "";
   return "<p class=\"note\">Training waited for data " +
-         escaped(text::percent_text(result.waited)) +
+         page::escaped(text::percent_text(result.waited)) +
          " of the time: this run was bound by data. It had " +
-         escaped(
+         page::escaped(
              count_of(static_cast<std::size_t>(std::max(0, config.workers)), "worker", "workers")) +
          "; more of them (--workers) make it faster where cores are free.</p>\n";
 }
@@ -126,8 +99,8 @@ std::string_view meaning(Policy policy) {
 }
 
 std::string chip(Policy policy, const std::string& words, const std::string& tip) {
-  return "<span class=\"chip " + std::string(name(policy)) + "\" title=\"" + escaped(tip) + "\">" +
-         escaped(words) + "</span>";
+  return "<span class=\"chip " + std::string(name(policy)) + "\" title=\"" + page::escaped(tip) +
+         "\">" + page::escaped(words) + "</span>";
 }
 
 // A letter a block, in the order of the forward pass.
@@ -154,7 +127,7 @@ std::string summary(const std::vector<Policy>& policies) {
 std::string stacks_table(const TrainConfig& config, const TrainResult& result) {
   if (result.stacks.empty()) {
     return "<p>An ordinary network without reversible stacks, trained in mode " +
-           escaped(config.mode) + ".</p>\n";
+           page::escaped(config.mode) + ".</p>\n";
   }
   std::array<bool, kPolicies.size()> used{};
   std::string rows;
@@ -165,9 +138,9 @@ std::string stacks_table(const TrainConfig& config, const TrainResult& result) {
     const std::vector<Policy> policies =
         resolve_policies(stack, same ? 1 : static_cast<int>(stack.policies.size()));
     for (Policy policy : policies) used[static_cast<std::size_t>(policy)] = true;
-    rows += "<tr><td>" + std::to_string(i) + "</td><td>" + escaped(name(stack.mode)) + "</td><td>" +
-            (same ? "all " + std::string(name(policies[0])) : summary(policies)) + chips(policies) +
-            "</td></tr>\n";
+    rows += "<tr><td>" + std::to_string(i) + "</td><td>" + page::escaped(name(stack.mode)) +
+            "</td><td>" + (same ? "all " + std::string(name(policies[0])) : summary(policies)) +
+            chips(policies) + "</td></tr>\n";
   }
   std::string out =
       "<table class=\"stacks\">\n"
@@ -176,8 +149,8 @@ std::string stacks_table(const TrainConfig& config, const TrainResult& result) {
   for (std::size_t i = 0; i < kPolicies.size(); ++i) {
     if (!used[static_cast<std::size_t>(kPolicies[i])]) continue;
     const std::string policy(name(kPolicies[i]));
-    out += "<li>" + chip(kPolicies[i], policy, policy) + " " + escaped(meaning(kPolicies[i])) +
-           "</li>\n";
+    out += "<li>" + chip(kPolicies[i], policy, policy) + " " +
+           page::escaped(meaning(kPolicies[i])) + "</li>\n";
   }
   return out + "</ul>\n";
 }
@@ -185,14 +158,15 @@ std::string stacks_table(const TrainConfig& config, const TrainResult& result) {
 std::string left_out(const std::vector<std::string>& skipped) {
   constexpr std::size_t kShown = 100;
   if (skipped.empty()) return "";
-  std::string out = "<details>\n<summary>" + escaped(count_of(skipped.size(), "image", "images")) +
+  std::string out = "<details>\n<summary>" +
+                    page::escaped(count_of(skipped.size(), "image", "images")) +
                     " could not be read</summary>\n<ul class=\"files\">\n";
   for (std::size_t i = 0; i < std::min(skipped.size(), kShown); ++i)
-    out += element("li", skipped[i]);
+    out += page::element("li", skipped[i]);
   if (skipped.size() > kShown) {
-    out += element("li", "and " + std::to_string(skipped.size() - kShown) + " more");
+    out += page::element("li", "and " + std::to_string(skipped.size() - kShown) + " more");
   }
-  return section("Images left out", out + "</ul>\n</details>\n");
+  return page::section("Images left out", out + "</ul>\n</details>\n");
 }
 
 // What differs from the defaults stands out.
@@ -203,10 +177,10 @@ std::string configuration(const TrainConfig& config) {
       "<th>Field</th><th>Value</th><th>Meaning</th></tr></thead>\n<tbody>\n";
   for (std::size_t i = 0; i < all.size(); ++i) {
     const bool changed = i >= defaults.size() || all[i].value != defaults[i].value;
-    const std::string value = escaped(all[i].value.empty() ? "\u2013" : all[i].value);
-    out += "<tr><td class=\"key\">" + escaped(all[i].key) + "</td><td class=\"value\">" +
+    const std::string value = page::escaped(all[i].value.empty() ? "\u2013" : all[i].value);
+    out += "<tr><td class=\"key\">" + page::escaped(all[i].key) + "</td><td class=\"value\">" +
            (changed ? "<b>" + value + "</b>" : value) + "</td><td class=\"quiet\">" +
-           escaped(all[i].help) + "</td></tr>\n";
+           page::escaped(all[i].help) + "</td></tr>\n";
   }
   return out + "</tbody>\n</table>\n";
 }
@@ -215,25 +189,21 @@ std::string configuration(const TrainConfig& config) {
 
 std::string run_page(const TrainConfig& config, const TrainResult& result) {
   const std::string title = config.model + " on " + config.data;
-  std::string plots = "<div class=\"plots\">\n";
-  for (const std::string& plot : run_plots(result)) {
-    plots += "<figure>" + plot + "</figure>\n";
-  }
-  plots += "</div>\n";
-  return "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
-         "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n"
-         "<meta name=\"color-scheme\" content=\"light dark\"/>\n" +
-         element("title", title) + std::string(kPageStyle) + "</head>\n<body>\n<header>\n" +
-         element("h1", title) +
-         element("p", std::string(config.plain ? "Ordinary network" : "Reversible network") +
-                          ", mode " + config.mode + ", " + config.precision +
-                          (config.exact ? ", exact streams" : "") + ", batch " +
-                          std::to_string(config.batch) + ". " + outcome(config, result)) +
-         data_note(config, result) + "</header>\n<main>\n" + key_figures(result) +
-         section("Curves and memory", plots) +
-         section("How the blocks were trained", stacks_table(config, result)) +
-         left_out(result.skipped) + section("Configuration", configuration(config)) +
-         "</main>\n</body>\n</html>\n";
+  std::string plots;
+  for (const std::string& plot : run_plots(result)) plots += page::figure("", plot);
+  const std::string header =
+      page::element("p", std::string(config.plain ? "Ordinary network" : "Reversible network") +
+                             ", mode " + config.mode + ", " + config.precision +
+                             (config.exact ? ", exact streams" : "") + ", batch " +
+                             std::to_string(config.batch) + ". " + outcome(config, result)) +
+      data_note(config, result);
+  return page::document(
+      {.title = title,
+       .style = kRunPageStyle,
+       .header = header,
+       .main = key_figures(result) + page::section("Curves and memory", page::plots(plots)) +
+               page::section("How the blocks were trained", stacks_table(config, result)) +
+               left_out(result.skipped) + page::section("Configuration", configuration(config))});
 }
 
 }  // namespace pareprop::train

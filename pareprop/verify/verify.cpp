@@ -3,8 +3,10 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
+#include "pareprop/graph/units.h"
 #include "pareprop/ops/compare.h"
 #include "pareprop/reversible/torch_lanes.h"
 
@@ -48,6 +50,24 @@ double verify_tolerance(Precision precision) {
   return 0.0;
 }
 
+std::string complaint(const VerifyRow& row, Precision precision) {
+  if (row.holds) return "";
+  if (!row.error.empty()) return row.error;
+  if (row.missing_gradients > 0) {
+    return std::to_string(row.missing_gradients) + " parameters got no gradient";
+  }
+  const double tolerance = verify_tolerance(precision);
+  if (!std::isfinite(row.max_rel_error)) {
+    return "max_rel_error is " + text::error_text(row.max_rel_error) +
+           ": a gradient is not finite, or has another shape";
+  }
+  if (row.max_rel_error > tolerance) {
+    return "max_rel_error " + text::error_text(row.max_rel_error) + " is above the tolerance " +
+           text::error_text(tolerance);
+  }
+  return "gradients do not have the bits of stored training";
+}
+
 std::vector<VerifyRow> verify(models::Model& model, const VerifyOptions& options) {
   constexpr int kLanes = 2;
   const IntraOpThreads threads(std::max(1, at::get_num_threads() / kLanes));
@@ -61,10 +81,8 @@ std::vector<VerifyRow> verify(models::Model& model, const VerifyOptions& options
   const Step expected = run_step(model, options, /*reference=*/!exact);
 
   std::vector<VerifyRow> rows;
-  for (Mode mode : options.modes) {
+  const auto compare = [&](Mode mode) {
     VerifyRow row{.mode = mode};
-    stack.mode = mode;
-    model.set_stack_options(stack);
     try {
       const Step got = run_step(model, options, false);
       row.max_rel_error = max_relative_error(expected.gradients, got.gradients);
@@ -80,6 +98,15 @@ std::vector<VerifyRow> verify(models::Model& model, const VerifyOptions& options
                 row.max_rel_error <= verify_tolerance(options.precision) &&
                 (!exact || row.bit_identical);
     rows.push_back(std::move(row));
+  };
+  for (const Mode mode : options.modes) {
+    stack.mode = mode;
+    model.set_stack_options(stack);
+    compare(mode);
+  }
+  for (const plan::StepPlan& step : options.plans) {
+    plan::apply(step, model, stack);
+    compare(Mode::automatic);
   }
   return rows;
 }

@@ -6,11 +6,13 @@
 
 #include "pareprop/graph/policy.h"
 #include "pareprop/models/model.h"
+#include "pareprop/plan/dry_step.h"
 
 namespace pareprop {
 
 struct VerifyOptions {
   std::vector<Mode> modes = all_modes();
+  std::vector<plan::StepPlan> plans = {};  // each is one more row, of mode `auto`
   std::int64_t batch = 2;
   Precision precision = Precision::fp32;
   Arithmetic arithmetic = Arithmetic::floating;
@@ -31,6 +33,9 @@ struct VerifyRow {
 
 // What max_rel_error may be: 1e-10 (fp64), 1e-5 (fp32), 2e-2 (bf16).
 double verify_tolerance(Precision precision);
+
+// Why a row does not hold, in words; empty when it does.
+std::string complaint(const VerifyRow& row, Precision precision);
 
 // Gradients of one training step in each mode, dropout on, compared with the same step through
 // ordinary autograd or, for exact arithmetic, in mode `stored`, whose bits every mode must have.

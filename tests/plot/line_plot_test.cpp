@@ -206,5 +206,18 @@ TEST(LinePlot, ThousandsOfPointsBecomeASmallPictureWithTheirExtremes) {
   EXPECT_GT(second - highest, 100.0);  // pixels: the peak is there, and alone
 }
 
+TEST(LinePlot, DotsWithoutALine) {
+  const XmlElement root = read_xml(
+      svg(LinePlot{.title = "t",
+                   .series = {{.name = "dots", .points = {{1, 2}, {2, 3}, {3, 1}}, .line = false},
+                              {.name = "line", .points = {{1, 2}, {2, 3}}}}}));
+  const auto groups = root.all("g");
+  ASSERT_EQ(groups.size(), 2U);
+  EXPECT_EQ(groups[0]->all("path").size(), 0U);
+  EXPECT_EQ(groups[0]->all("circle", "dot").size(), 3U);
+  EXPECT_EQ(groups[1]->all("path", "curve").size(), 1U);
+  EXPECT_EQ(root.all("rect", "bar").size(), 1U);  // of the legend
+}
+
 }  // namespace
 }  // namespace pareprop::plot

@@ -1,0 +1,43 @@
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <memory>
+#include <ostream>
+
+#include "cli/command.h"
+#include "cli/output_file.h"
+#include "pareprop/report/report_page.h"
+
+namespace pareprop::cli {
+namespace {
+
+struct Flags {
+  std::vector<std::string> files;
+  std::string out = "report.html";
+};
+
+int report_results(const Flags& flags, const Console& console) {
+  std::vector<sweep::Results> files;
+  for (const std::string& file : flags.files) files.push_back(sweep::read_results(file));
+  const sweep::Results all = report::merged(files);
+  write_file(flags.out, report::report_page(all));
+  console.out << "wrote " << flags.out << ": " << all.rows.size() << " rows"
+              << (all.torn ? ", without a last line that is not whole" : "") << '\n';
+  return 0;
+}
+
+}  // namespace
+
+Action add_report(CLI::App& app) {
+  auto* command =
+      app.add_subcommand("report", "Turn results of 'pareprop bench --out' into a page of plots");
+  const auto flags = std::make_shared<Flags>();
+  command->add_option("results", flags->files, "Files of results, all of one machine")
+      ->required()
+      ->type_name("FILE ...");
+  command->add_option("--out", flags->out, "The page, one HTML file that needs no other")
+      ->type_name("FILE");
+  return [flags](const Console& console) { return report_results(*flags, console); };
+}
+
+}  // namespace pareprop::cli

@@ -1,0 +1,261 @@
+#include "pareprop/sweep/run_case.h"
+
+#include <ATen/Parallel.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <new>
+
+#include "pareprop/graph/units.h"
+#include "pareprop/measure/quantile.h"
+#include "pareprop/models/registry.h"
+#include "pareprop/plan/planner.h"
+#include "pareprop/reversible/auto_tuner.h"
+#include "pareprop/reversible/torch_lanes.h"
+#include "pareprop/verify/verify.h"
+
+namespace pareprop::sweep {
+namespace {
+
+class Threads {
+ public:
+  explicit Threads(int count) : previous_(at::get_num_threads()) { at::set_num_threads(count); }
+  ~Threads() { at::set_num_threads(previous_); }
+  Threads(const Threads&) = delete;
+  Threads& operator=(const Threads&) = delete;
+
+ private:
+  int previous_;
+};
+
+std::string words(const Contestant& contestant) {
+  std::string out(name(contestant.mode));
+  if (contestant.budget > 0) {
+    out += " within " + text::bytes_text(static_cast<double>(contestant.budget));
+  }
+  return out;
+}
+
+class CaseRun {
+ public:
+  CaseRun(const Case& one, const CaseShape& shape, const RunOptions& options)
+      : case_(one),
+        shape_(shape),
+        options_(options),
+        memory_(static_cast<double>(options.memory > 0 ? options.memory : free_memory())),
+        threads_(one.threads) {
+    for (const Mode mode : one.modes) add({mode});
+    for (const std::int64_t budget : one.budgets) add({Mode::automatic, budget});
+  }
+
+  std::vector<ResultRow> run() {
+    for (Entry& entry : entries_) entry.row.fits = shape_.step_bytes(entry.who.mode) <= memory_;
+    while (anything_fits() && !try_to_run()) {
+    }
+    std::vector<ResultRow> rows;
+    for (Entry& entry : entries_) rows.push_back(std::move(entry.row));
+    return rows;
+  }
+
+ private:
+  struct Entry {
+    Contestant who;
+    ResultRow row;
+    plan::StepPlan plan = {};  // of a budget
+  };
+
+  void add(const Contestant& who) {
+    entries_.push_back({who,
+                        {.case_name = case_.name(),
+                         .model = case_.model,
+                         .family = family_of(case_.model),
+                         .plain = case_.change.plain,
+                         .mode = std::string(name(who.mode)),
+                         .budget_bytes = who.budget,
+                         .precision = std::string(name(case_.precision)),
+                         .arithmetic = std::string(name(case_.arithmetic)),
+                         .batch = case_.batch,
+                         .depth = shape_.depth,
+                         .tokens = shape_.tokens,
+                         .threads = case_.threads}});
+  }
+
+  bool anything_fits() const {
+    return std::any_of(entries_.begin(), entries_.end(),
+                       [](const Entry& entry) { return entry.row.fits; });
+  }
+
+  models::WeightOptions weights(at::Device device) const {
+    return {.dtype = stream_dtype(case_.precision), .device = device, .seed = case_.seed};
+  }
+
+  void tell(const std::string& doing, double share) const {
+    if (options_.on_progress) options_.on_progress(doing, share);
+  }
+
+  // False when memory ran out: whoever took it is out of the contest.
+  bool try_to_run() {
+    Entry* running = nullptr;
+    try {
+      const auto model = models::make_model(case_.model, case_.change, weights(at::kCPU));
+      make_plans(*model);
+      if (verify_gradients(*model)) time_steps(*model, running);
+      return true;
+    } catch (const std::bad_alloc&) {
+    } catch (const c10::OutOfMemoryError&) {
+    }
+    for (Entry& entry : entries_) {
+      if (running == nullptr || running == &entry) entry.row.fits = false;
+    }
+    return false;
+  }
+
+  void make_plans(models::Model& model) {
+    if (case_.budgets.empty()) return;
+    tell("planning", 0.0);
+    // What is measured must not be allocated while the planner meters its own steps.
+    plan::StepTimes times;
+    double macs_per_second = 0.0;
+    if (model.stacks().empty()) {
+      macs_per_second = plan::measure_macs_per_second();
+    } else {
+      StackOptions stack{.precision = case_.precision, .arithmetic = case_.arithmetic};
+      stack.executor = make_executor(at::kCPU, stack.lanes);
+      times = plan::measure_step_times(model, model.example(case_.batch, case_.seed), stack,
+                                       /*overlapped=*/true);
+    }
+    plan::Planner planner(
+        [&] { return models::make_model(case_.model, case_.change, weights(at::kMeta)); },
+        {.batch = case_.batch,
+         .precision = case_.precision,
+         .arithmetic = case_.arithmetic,
+         .optimizer_copies = 0});
+    if (planner.plain()) {
+      planner.use(macs_per_second);
+    } else {
+      planner.use(times);
+    }
+    for (Entry& entry : entries_) {
+      if (entry.who.budget == 0) continue;
+      const plan::Plan planned = planner.plan_step(entry.who.budget);
+      entry.row.fits = entry.row.fits && planned.fits;
+      entry.row.predicted_peak_bytes = planned.predicted.total_peak;
+      entry.plan = planned.step;
+    }
+  }
+
+  // The reference keeps everything, as stored training does, and two sets of gradients are there.
+  std::int64_t verifiable_batch() const {
+    const double samples = static_cast<double>(case_.batch);
+    const double weights = 3.0 * shape_.weight_bytes;
+    if (weights + shape_.stored_bytes <= memory_) return case_.batch;
+    return weights + shape_.stored_bytes / samples <= memory_ ? 1 : 0;
+  }
+
+  bool verify_gradients(models::Model& model) {
+    const std::int64_t batch = verifiable_batch();
+    if (batch == 0) return true;
+    tell("comparing gradients", 0.0);
+    VerifyOptions asked{.modes = {},
+                        .plans = {},
+                        .batch = batch,
+                        .precision = case_.precision,
+                        .arithmetic = case_.arithmetic,
+                        .seed = case_.seed};
+    for (const Entry& entry : entries_) {
+      if (!entry.row.fits) continue;
+      if (entry.who.budget > 0) {
+        asked.plans.push_back(entry.plan);
+      } else {
+        asked.modes.push_back(entry.who.mode);
+      }
+    }
+    std::vector<VerifyRow> rows = verify(model, asked);
+    std::string wrong;
+    for (const VerifyRow& row : rows) {
+      if (!row.holds) wrong += (wrong.empty() ? "" : ", ") + std::string(name(row.mode));
+    }
+    auto row = rows.begin();
+    for (Entry& entry : entries_) {
+      if (!entry.row.fits) continue;
+      entry.row.verified_batch = batch;
+      if (!wrong.empty()) {
+        entry.row.error = row->holds ? "not timed: gradients are wrong in mode " + wrong
+                                     : "gradients are wrong: " + complaint(*row, case_.precision);
+      }
+      ++row;
+    }
+    return wrong.empty();
+  }
+
+  void time_steps(models::Model& model, Entry*& running) {
+    MeasureOptions asked{.modes = {},
+                         .plans = {},
+                         .batch = case_.batch,
+                         .precision = case_.precision,
+                         .arithmetic = case_.arithmetic,
+                         .rounds = options_.rounds,
+                         .steps = options_.steps,
+                         .seed = case_.seed,
+                         .forward_macs = shape_.forward_macs};
+    std::vector<Entry*> contestants;
+    for (Entry& entry : entries_) {
+      if (!entry.row.fits) continue;
+      contestants.push_back(&entry);
+      if (entry.who.budget > 0) {
+        asked.plans.push_back({entry.who.budget, entry.plan});
+      } else {
+        asked.modes.push_back(entry.who.mode);
+      }
+    }
+    asked.on_turn = [&](const Contestant& who, int round) {
+      running = *std::find_if(contestants.begin(), contestants.end(),
+                              [&](const Entry* entry) { return entry->who == who; });
+      const auto turn =
+          static_cast<double>(round) +
+          static_cast<double>(running - entries_.data()) / static_cast<double>(entries_.size());
+      tell(words(who) + ", round " + std::to_string(round) + " of " +
+               std::to_string(options_.rounds),
+           std::min(1.0, turn / (options_.rounds + 2)));
+    };
+    const std::vector<MeasureRow> rows = measure(model, asked);
+    for (std::size_t i = 0; i < rows.size(); ++i) fill(contestants[i]->row, rows[i]);
+  }
+
+  static void fill(ResultRow& row, const MeasureRow& seen) {
+    const double seconds = seen.median_ms() / 1e3;
+    row.timed_steps = static_cast<int>(seen.step_ms.size());
+    row.step_ms = seen.median_ms();
+    row.step_ms_best = seen.best_ms();
+    row.step_ms_p10 = quantile(seen.step_ms, 0.1);
+    row.step_ms_p90 = quantile(seen.step_ms, 0.9);
+    row.forward_ms = quantile(seen.forward_ms, 0.5);
+    row.backward_ms = quantile(seen.backward_ms, 0.5);
+    row.samples_per_s = static_cast<double>(row.batch) / seconds;
+    row.activation_peak_bytes = seen.activation_peak_bytes;
+    row.peak_bytes = seen.peak_bytes;
+    row.flops_per_step = seen.flops_per_step;
+    row.gflops = seen.flops_per_step / seconds / 1e9;
+    row.loss = seen.loss;
+    row.recover_ms = seen.tasks.recover_ms;
+    row.gradient_ms = seen.tasks.gradient_ms;
+    row.weight_gradient_ms = seen.tasks.weight_gradient_ms;
+    row.overlap_ms = seen.tasks.overlap_ms;
+  }
+
+  const Case& case_;
+  const CaseShape& shape_;
+  const RunOptions& options_;
+  const double memory_;
+  const Threads threads_;
+  std::vector<Entry> entries_;
+};
+
+}  // namespace
+
+std::vector<ResultRow> run_case(const Case& one, const CaseShape& shape,
+                                const RunOptions& options) {
+  return CaseRun(one, shape, options).run();
+}
+
+}  // namespace pareprop::sweep
