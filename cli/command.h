@@ -31,6 +31,7 @@ class UsageError : public std::invalid_argument {
 Action add_models(CLI::App& app);
 Action add_verify(CLI::App& app);
 Action add_bench(CLI::App& app);
+Action add_trace(CLI::App& app);
 Action add_report(CLI::App& app);
 Action add_train(CLI::App& app);
 Action add_eval(CLI::App& app);

@@ -72,7 +72,7 @@ int run(int argc, const char* const* argv, std::ostream& out, std::ostream& err)
   const std::vector<std::pair<std::string, Action>> commands = {
       {"models", add_models(app)},   {"train", add_train(app)},   {"eval", add_eval(app)},
       {"predict", add_predict(app)}, {"verify", add_verify(app)}, {"bench", add_bench(app)},
-      {"report", add_report(app)},   {"demo", add_demo(app)}};
+      {"report", add_report(app)},   {"trace", add_trace(app)},   {"demo", add_demo(app)}};
 
   try {
     app.parse(argc, argv);

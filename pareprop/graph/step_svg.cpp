@@ -143,7 +143,7 @@ class Drawing {
     std::string out =
         "<g>" + svg::tooltip(tip) + "\n" + svg::rect(classes, left, top, right - left, kBox);
     for (const std::string& shown : words) {
-      if (kLetter * static_cast<double>(shown.size()) + 4 > right - left) continue;
+      if (kLetter * static_cast<double>(shown.size()) + 2 > right - left) continue;
       out += svg::words((left + right) / 2, top + kBox / 2 + 4, shown, "label", "middle");
       break;
     }

@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <unordered_map>
 
+#include "pareprop/lanes/span_recorder.h"
 #include "pareprop/memory/meter.h"
 #include "pareprop/ops/random_stream.h"
 
@@ -141,7 +142,10 @@ std::pair<at::Tensor, at::Tensor> StackCall::forward(const at::Tensor& x1, const
     u[1] = one_input_ ? u[0] : arithmetic_->enter(x2.detach().contiguous());
   }
 
+  std::optional<SpanRecorder> recorder;
+  if (options_.on_forward) recorder.emplace(options_.observer.get());
   for (int k = 0; k < count; ++k) {
+    if (recorder) recorder->on_begin(k, 0);
     const auto at = static_cast<std::size_t>(k);
     const BranchKeep& keep = plan_.branches[at];
     const BranchSetting branch = setting(k);
@@ -162,7 +166,9 @@ std::pair<at::Tensor, at::Tensor> StackCall::forward(const at::Tensor& x1, const
     }
     memory::TagScope tag(memory::Tag::streams);
     u[at + 2] = arithmetic_->add(std::move(u[at]), f);
+    if (recorder) recorder->on_end(k, 0);
   }
+  if (recorder) options_.on_forward(recorder->timeline());
 
   const auto top = static_cast<std::size_t>(count);
   std::pair outputs{arithmetic_->leave(u[top]), arithmetic_->leave(u[top + 1])};

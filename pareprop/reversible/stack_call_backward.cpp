@@ -86,7 +86,7 @@ std::vector<at::Tensor> StackCall::backward(at::Tensor dy1, at::Tensor dy2, bool
       backward_schedule(plan_, schedule, ready_, below_ ? &below_->plan_ : nullptr);
   {
     HooksAside hooks(leaves());
-    SpanRecorder recorder;
+    SpanRecorder recorder(options_.observer.get());
     executor.run(
         graph, [&](const Task& task) { run_task(task, keep); },
         options_.on_trace ? &recorder : nullptr);

@@ -69,6 +69,12 @@ struct StackOptions {
   std::function<void(const BlockGradients&)> on_block_gradients = nullptr;
   // Called at the end of each backward pass with what ran when.
   std::function<void(const TaskGraph&, const Timeline&)> on_trace = nullptr;
+  // Called at the end of each forward pass with when each branch ran: tasks of the spans are
+  // branches.
+  std::function<void(const Timeline&)> on_forward = nullptr;
+  // Told of every task and branch that on_trace and on_forward will have, as it begins and ends.
+  // Only where the one or the other is set.
+  std::shared_ptr<Observer> observer = nullptr;
 };
 
 }  // namespace pareprop

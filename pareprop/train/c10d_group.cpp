@@ -1,6 +1,9 @@
 #include "pareprop/train/c10d_group.h"
 
+#include <atomic>
+#include <chrono>
 #include <exception>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -53,17 +56,24 @@ at::Tensor checked(const at::Tensor& tensor) {
   return tensor.detach();
 }
 
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// When an operation ended: set by the thread that ran it.
+using EndTime = std::atomic<double>;
+
 class C10dGroup : public ProcessGroup {
  public:
   C10dGroup(LaunchVariables variables, const GroupOptions& options)
       : variables_(std::move(variables)),
+        on_cpu_(options.device.is_cpu()),
         store_(make_store(variables_, options.timeout)),
         heartbeat_(store_, variables_.rank, variables_.world, options.timeout) {
     const auto own = c10::make_intrusive<c10d::PrefixStore>("group", store_);
-    const bool cpu = options.device.is_cpu();
     run("making connections", [&] {
-      backend_ = cpu ? make_gloo(own, variables_, options.timeout)
-                     : make_nccl(own, variables_, options.timeout);
+      backend_ = on_cpu_ ? make_gloo(own, variables_, options.timeout)
+                         : make_nccl(own, variables_, options.timeout);
     });
   }
 
@@ -100,15 +110,26 @@ class C10dGroup : public ProcessGroup {
   class Operation : public Pending {
    public:
     Operation(C10dGroup& group, const char* name, c10::intrusive_ptr<c10d::Work> work)
-        : group_(group), name_(name), work_(std::move(work)) {}
+        : group_(group), name_(name), work_(std::move(work)) {
+      // NCCL's would be called on a stream of its own.
+      if (!group_.on_cpu_) return;
+      if (const auto future = work_->getFuture()) {
+        future->addCallback([ended = ended_](c10::ivalue::Future&) { *ended = now(); },
+                            /*uses_future=*/false);
+      }
+    }
     void wait() override {
       group_.run(name_, [this] { work_->wait(); });
+      double unknown = 0.0;
+      ended_->compare_exchange_strong(unknown, now());
     }
+    double done_at() const override { return *ended_; }
 
    private:
     C10dGroup& group_;
     const char* name_;
     c10::intrusive_ptr<c10d::Work> work_;
+    const std::shared_ptr<EndTime> ended_ = std::make_shared<EndTime>(0.0);
   };
 
   template <class Begin>
@@ -139,6 +160,7 @@ class C10dGroup : public ProcessGroup {
   }
 
   const LaunchVariables variables_;
+  const bool on_cpu_;
   const c10::intrusive_ptr<c10d::Store> store_;
   Heartbeat heartbeat_;
   c10::intrusive_ptr<c10d::Backend> backend_;

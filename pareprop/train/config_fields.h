@@ -66,6 +66,7 @@ void visit_fields(Config& c, Visit&& visit) {
   visit("early_stop", "Stop after so many evaluations without a better one; 0: never",
         c.early_stop);
   visit("log_every", "Steps between lines of metrics.jsonl", c.log_every);
+  visit("trace", "Record this step, in trace.json and trace.svg; 0: none", c.trace);
   visit("time_limit", "Save and stop after so many minutes; 0: never", c.time_limit);
   visit("timeout", "Seconds that processes wait for one another", c.timeout);
 }

@@ -7,6 +7,7 @@
 #include <set>
 #include <stdexcept>
 
+#include "pareprop/graph/units.h"
 #include "pareprop/memory/meter.h"
 #include "pareprop/train/named_tensors.h"
 
@@ -137,8 +138,18 @@ void GradientBuckets::send_filled() {
   for (; next_ < buckets_.size(); ++next_) {
     Bucket& bucket = buckets_[next_];
     if (bucket.filled < bucket.parts.size()) return;
+    bucket.sent_at = StepRecorder::now();
     bucket.sending = group_.all_reduce(bucket.flat);
   }
+}
+
+void GradientBuckets::record(std::size_t number) const {
+  if (recorder_ == nullptr) return;
+  const Bucket& bucket = buckets_[number];
+  recorder_->add(StepKind::communication,
+                 "bucket " + std::to_string(number) + ", " +
+                     text::bytes_text(static_cast<double>(bucket.flat.nbytes())),
+                 bucket.sent_at, bucket.sending->done_at());
 }
 
 void GradientBuckets::finish() {
@@ -150,8 +161,10 @@ void GradientBuckets::finish() {
     }
   }
   send_filled();
-  for (Bucket& bucket : buckets_) {
+  for (std::size_t number = 0; number < buckets_.size(); ++number) {
+    Bucket& bucket = buckets_[number];
     bucket.sending->wait();
+    record(number);
     bucket.flat.div_(group_.world());
     for (Part& part : bucket.parts) {
       at::Tensor& gradient = part.parameter.mutable_grad();

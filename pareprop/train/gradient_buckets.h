@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "pareprop/measure/step_recorder.h"
 #include "pareprop/models/model.h"
 #include "pareprop/train/process_group.h"
 
@@ -32,6 +33,9 @@ class GradientBuckets {
   // This object must outlive the stacks' backward passes.
   std::function<void(const BlockGradients&)> on_block();
 
+  // Gets a span for every bucket, from sending it on, until another is set; null: none does.
+  void set_recorder(StepRecorder* recorder) { recorder_ = recorder; }
+
   // Before the backward pass whose gradients are the last to be added: that of the only, or the
   // last, micro-step. What earlier ones left in the gradients is sent with them. One forward and
   // one backward pass of the network come between begin() and finish().
@@ -54,6 +58,7 @@ class GradientBuckets {
     std::size_t filled = 0;  // parts
     at::Tensor flat;         // while it is filled and sent
     std::unique_ptr<Pending> sending;
+    double sent_at = 0.0;
   };
   struct Place {
     std::size_t bucket = 0, part = 0;
@@ -63,12 +68,14 @@ class GradientBuckets {
   void take(const BlockGradients& block);
   void fill(Bucket& bucket, Part& part, const at::Tensor& gradient);
   void send_filled();
+  void record(std::size_t number) const;
   static at::Tensor slice(const Bucket& bucket, const Part& part);
 
   ProcessGroup& group_;
   std::vector<Bucket> buckets_;
   std::unordered_map<const c10::TensorImpl*, Place> early_;  // parameters of blocks
   std::size_t next_ = 0;                                     // bucket to be sent
+  StepRecorder* recorder_ = nullptr;
   bool begun_ = false;
 };
 

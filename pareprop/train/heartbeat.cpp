@@ -119,6 +119,8 @@ std::string Heartbeat::blame() {
     const std::string found = find_culprit();
     // Whoever is first decides: those who ask later would find the first ones gone as well.
     const std::string decided = store_->compareSet(kBlamed, "", found);
+    // The store goes with rank 0, and others may be about to ask.
+    if (rank_ == 0) std::this_thread::sleep_for(interval_);
     return decided.empty() ? found : decided;
   } catch (const std::exception&) {
     return "the store that all share is gone: rank 0, or torchrun, which served it, has stopped";

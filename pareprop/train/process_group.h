@@ -15,6 +15,9 @@ class Pending {
   virtual ~Pending() = default;
   // Returns when it is done. Throws as the operations of ProcessGroup do. Once.
   virtual void wait() = 0;
+  // When it was done, in seconds of std::chrono::steady_clock; where the backend does not tell,
+  // when wait() returned. After wait().
+  virtual double done_at() const = 0;
 };
 
 // The processes that train together. Its operations are called by all of them, in the same order,

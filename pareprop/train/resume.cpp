@@ -11,7 +11,7 @@ namespace {
 constexpr const char* kFixed[] = {"data", "batch", "accumulate", "seed"};
 
 // Fields that say nothing about how the weights come about.
-constexpr const char* kFree[] = {"out",     "resume",  "save_every", "keep", "log_every",
+constexpr const char* kFree[] = {"out",     "resume",  "save_every", "keep", "log_every", "trace",
                                  "workers", "timeout", "time_limit", "mode", "tokenizer"};
 
 bool is_one_of(std::span<const char* const> keys, const std::string& key) {

@@ -201,6 +201,7 @@ void check(const TrainConfig& c) {
   at_least("eval_every", std::int64_t{0}, c.eval_every);
   at_least("early_stop", std::int64_t{0}, c.early_stop);
   at_least("log_every", std::int64_t{1}, c.log_every);
+  at_least("trace", std::int64_t{0}, c.trace);
   at_least("time_limit", 0.0, c.time_limit);
   at_least("initial_std", 0.0, c.initial_std);
   at_least("clip", 0.0, c.clip);

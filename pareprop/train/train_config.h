@@ -70,6 +70,7 @@ struct TrainConfig {
   std::int64_t eval_every = 0;
   std::int64_t early_stop = 0;
   std::int64_t log_every = 10;
+  std::int64_t trace = 0;
   double time_limit = 0.0;
   double timeout = 600.0;
 };

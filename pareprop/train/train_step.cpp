@@ -17,7 +17,9 @@ namespace {
 struct Sums {
   double loss = 0.0, right = 0.0, rows = 0.0, stop = 0.0;
 
-  Sums over(ProcessGroup& group) const {
+  Sums over(ProcessGroup& group, StepRecorder* recorder) const {
+    const StepScope scope(group.world() > 1 ? recorder : nullptr, StepKind::communication,
+                          "sums of loss and rows");
     const at::Tensor all = at::tensor({loss, right, rows, stop}, at::kDouble);
     group.all_reduce(all)->wait();
     const double* sum = all.const_data_ptr<double>();
@@ -25,17 +27,28 @@ struct Sums {
   }
 };
 
+models::Batch next_batch(const StepParts& parts, data::Prefetcher& batches) {
+  const StepScope scope(parts.recorder, StepKind::data,
+                        "batch " + std::to_string(batches.number()));
+  return model_batch(batches.next(), parts.model);
+}
+
 // Adds the gradients of the sum over the rows, divided by `divisor`.
 void run_micro_step(const StepParts& parts, const models::Batch& batch, std::shared_ptr<Pass> pass,
                     double divisor, Sums& sums) {
-  at::Tensor scores;
-  const at::Tensor loss = parts.model.loss(batch, {.pass = std::move(pass)}, &scores);
+  at::Tensor scores, loss;
+  double value = 0.0;
+  {
+    const StepScope scope(parts.recorder, StepKind::forward, "forward");
+    loss = parts.model.loss(batch, {.pass = std::move(pass)}, &scores);
+    value = loss.item<double>();
+  }
   const auto rows = static_cast<double>(scores.size(0));
-  const double value = loss.item<double>();
   sums.loss += value * rows;
   // Streams that are not finite cannot be recovered; what the step will be refused for is in the
   // sum, and other processes wait for this one's gradients, which count as zero.
   if (std::isfinite(value)) {
+    const StepScope scope(parts.recorder, StepKind::other_backward, "backward");
     if (rows == divisor) {
       loss.backward();
     } else {
@@ -59,16 +72,18 @@ StepOutcome run_step(const StepParts& parts, const StepOptions& options, data::P
   const std::uint64_t seed =
       random_key({options.seed, static_cast<std::uint64_t>(parts.group.rank())});
   Sums own{.stop = wants_stop ? 1.0 : 0.0};
+  parts.buckets.set_recorder(parts.recorder);
   for (std::int64_t micro = 0; micro < options.accumulate; ++micro) {
     const auto number = static_cast<std::uint64_t>(batches.number());
-    const models::Batch batch = model_batch(batches.next(), parts.model);
+    const models::Batch batch = next_batch(parts, batches);
     if (micro + 1 == options.accumulate) parts.buckets.begin();
     run_micro_step(parts, batch, std::make_shared<Pass>(seed, number), samples, own);
   }
   parts.buckets.finish();
 
-  const Sums all = own.over(parts.group);
+  const Sums all = own.over(parts.group, parts.recorder);
   const double factor = samples * parts.group.world() / all.rows;
+  const StepScope scope(parts.recorder, StepKind::optimizer, "norm and AdamW");
   const GradientNorm norm = gradient_norm(parts.optimizer.parameters());
   StepOutcome outcome{.loss = all.loss / all.rows,
                       .accuracy = all.right / all.rows,

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "pareprop/data/prefetch.h"
+#include "pareprop/measure/step_recorder.h"
 #include "pareprop/models/model.h"
 #include "pareprop/train/adamw.h"
 #include "pareprop/train/ema.h"
@@ -19,6 +20,7 @@ struct StepParts {
   Ema* average;  // null: none
   GradientBuckets& buckets;
   ProcessGroup& group;
+  StepRecorder* recorder = nullptr;  // of this step; null: it is not recorded
 };
 
 struct StepOptions {

@@ -1,7 +1,6 @@
 #include "pareprop/train/trainer.h"
 
 #include <ATen/ops/tensor.h>
-#include <c10/core/GradMode.h>
 
 #include <algorithm>
 #include <chrono>
@@ -17,11 +16,13 @@
 #include "pareprop/models/weights.h"
 #include "pareprop/reversible/auto_tuner.h"
 #include "pareprop/reversible/torch_lanes.h"
+#include "pareprop/train/first_weights.h"
 #include "pareprop/train/learning_rate.h"
 #include "pareprop/train/named_tensors.h"
 #include "pareprop/train/resume.h"
 #include "pareprop/train/run_files.h"
 #include "pareprop/train/run_lock.h"
+#include "pareprop/train/step_tracer.h"
 #include "pareprop/train/train_step.h"
 
 namespace pareprop::train {
@@ -60,7 +61,7 @@ class Run {
             make_batches(config, data_, *model_, {.rank = group.rank(), .world = group.world()})),
         buckets_(*model_, group),
         store_(checkpoint_folder(config), config.keep) {
-    prepare_weights();
+    set_first_weights(*model_, config);
     optimizer_.emplace(trained_parameters(*model_),
                        AdamWOptions{.beta1 = config.beta1,
                                     .beta2 = config.beta2,
@@ -82,6 +83,7 @@ class Run {
     }
     check_same_step();
     set_stack_options();
+    tracer_.emplace(config_, *model_, group_.rank(), step_, all_steps_, events_.on_message);
     if (writes()) {
       if (step_ < all_steps_) fs::remove(weights_file(config_.out));
       write_run_files(config_.out, config_, data_, *model_);
@@ -134,18 +136,6 @@ class Run {
     if (events_.on_message) events_.on_message(what);
   }
 
-  void prepare_weights() {
-    if (!config_.weights.empty()) {
-      models::load_weights(*model_, io::SafetensorsFile(config_.weights));
-    } else if (config_.initial_std > 0.0) {
-      constexpr double kOfModels = 0.02;
-      c10::NoGradGuard no_grad;
-      for (auto& parameter : model_->parameters()) {
-        if (parameter.dim() == 2) parameter.mul_(config_.initial_std / kOfModels);
-      }
-    }
-  }
-
   void go_on() {
     load(*checkpoint_, trained());
     step_ = checkpoint_->state.step;
@@ -196,6 +186,7 @@ class Run {
         config_.time_limit > 0.0 && seconds_since(begin_) > 60.0 * config_.time_limit;
     const bool asked = events_.stop_asked && events_.stop_asked();
     const StepOutcome outcome = step_or_save(batches, rate, asked || out_of_time);
+    tracer_->finish();
     if (!outcome.not_finite.empty()) refuse_step(outcome);
     ++step_;
     if (outcome.stop) {
@@ -226,7 +217,8 @@ class Run {
   // A step that fails has not touched the weights: what was trained before it is not lost.
   StepOutcome step_or_save(data::Prefetcher& batches, double rate, bool wants_stop) {
     try {
-      return run_step({*model_, *optimizer_, average_ ? &*average_ : nullptr, buckets_, group_},
+      return run_step({*model_, *optimizer_, average_ ? &*average_ : nullptr, buckets_, group_,
+                       tracer_->begin(step_ + 1)},
                       {.batch = config_.batch,
                        .accumulate = config_.accumulate,
                        .clip = config_.clip,
@@ -342,6 +334,7 @@ class Run {
   std::optional<AdamW> optimizer_;
   std::optional<Ema> average_;
   std::optional<RunLog> log_;  // rank 0
+  std::optional<StepTracer> tracer_;
   LearningRate rate_;
   std::int64_t step_ = 0, all_steps_ = 0;
   std::vector<LossPoint> evaluated_;

@@ -41,7 +41,8 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         WrongUse{"NoCommand",
                  {},
-                 {"one of models, train, eval, predict, verify, bench, report, demo", "'pareprop --help'"}},
+                 {"one of models, train, eval, predict, verify, bench, report, trace, demo",
+                  "'pareprop --help'"}},
         WrongUse{"UnknownCommand", {"trian"}, {"trian", "--help"}},
         WrongUse{
             "UnknownFlag", {"verify", "--dpeth", "3"}, {"--dpeth", "'pareprop verify --help'"}},

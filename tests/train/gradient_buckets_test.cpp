@@ -56,7 +56,12 @@ class Twin : public ProcessGroup {
  private:
   struct Doubling : Pending {
     explicit Doubling(at::Tensor of) : tensor(std::move(of)) {}
-    void wait() override { tensor.mul_(2); }
+    void wait() override {
+      done = StepRecorder::now();
+      tensor.mul_(2);
+    }
+    double done_at() const override { return done; }
+    double done = 0.0;
     at::Tensor tensor;
   };
 };
@@ -101,6 +106,32 @@ TEST(GradientBuckets, BlocksAreSentInTheBackwardPassOfTheLastMicroStepOnly) {
       EXPECT_TRUE(got.equal(item.value().grad())) << item.key();
       got.reset();
     }
+  }
+}
+
+TEST(GradientBuckets, TellARecorderWhenEachWasSentAndHadArrived) {
+  const auto model = testing::small_vit(1, {4});
+  Twin group;
+  GradientBuckets buckets(*model, group, 20000);
+  model->set_stack_options({.on_block_gradients = buckets.on_block()});
+  StepRecorder recorder(*model);
+  recorder.begin("step");
+  buckets.set_recorder(&recorder);
+  buckets.begin();
+  model->loss(model->example(2, 0)).backward();
+  const double after_backward = StepRecorder::now();
+  const std::size_t early = group.sent.size();
+  buckets.finish();
+  const StepTrace trace = recorder.finish();
+  std::vector<StepSpan> spans;
+  for (const StepSpan& span : trace.spans) {
+    if (span.kind == StepKind::communication) spans.push_back(span);
+  }
+  ASSERT_EQ(spans.size(), group.sent.size());
+  for (std::size_t i = 0; i < spans.size(); ++i) {
+    EXPECT_EQ(spans[i].name.rfind("bucket " + std::to_string(i) + ", ", 0), 0U) << spans[i].name;
+    EXPECT_EQ(spans[i].begin < after_backward, i < early) << i;
+    EXPECT_GT(spans[i].end, after_backward);
   }
 }
 

@@ -75,6 +75,22 @@ class TrainProgram(unittest.TestCase):
         run(*common, "--out", self.folder / "torchrun", before=TORCHRUN)
         self.assertEqual(self.weights("own"), self.weights("torchrun"))
 
+    def test_a_trace_of_two_processes_has_what_they_send(self):
+        run("--mode", "pareprop", "--steps", 4, "--batch", 16, "--nproc", 2, "--trace", 3, "--out", self.folder / "run")
+        trace = json.loads((self.folder / "run" / "trace.json").read_text())
+        slices = [event for event in trace["traceEvents"] if event["ph"] == "X"]
+        self.assertLessEqual({"data", "forward", "gradient", "other backward", "communication", "optimizer"},
+                             {event["cat"] for event in slices})
+        first_gradient = min(event["ts"] for event in slices if event["cat"] == "gradient")
+        update = min(event["ts"] for event in slices if event["cat"] == "optimizer")
+        buckets = [event for event in slices if event["name"].startswith("bucket ")]
+        self.assertTrue(buckets)
+        for event in buckets:
+            self.assertGreater(event["ts"], first_gradient)
+            self.assertGreater(event["dur"], 0)
+            self.assertLess(event["ts"] + event["dur"], update)
+        self.assertIn("communication", (self.folder / "run" / "trace.svg").read_text())
+
     def test_killed_runs_go_on_with_the_same_bits(self):
         kills = int(os.environ.get("PAREPROP_KILLS", "8"))
         seed = int(os.environ.get("PAREPROP_SEED", str(time.time_ns() % 100000)))

@@ -318,5 +318,48 @@ TEST(Trainer, ImagesThatAreMixedAndAugmentedTrainToo) {
   EXPECT_EQ(result.end, TrainEnd::finished);
 }
 
+TEST(Trainer, RecordsTheStepThatIsAskedFor) {
+  const TemporaryFolder folder;
+  TrainConfig config = small(folder / "plain");
+  config.accumulate = 2;
+  const TrainResult without = run(config);
+  config.out = (folder / "run").string();
+  config.trace = 5;
+  std::string said;
+  TrainEvents events;
+  events.on_message = [&](const std::string& what) { said += what + "\n"; };
+  const TrainResult with = run(config, events);
+  EXPECT_EQ(losses(with), losses(without));
+  EXPECT_NE(said.find("trace of step 5: trace.json, trace.svg"), std::string::npos) << said;
+  const std::string trace = content(folder / "run" / "trace.json");
+  // Batches are numbered from 0.
+  for (const char* expected : {"batch 8", "batch 9", "recover F0", "norm and AdamW", "step 5"}) {
+    EXPECT_NE(trace.find(expected), std::string::npos) << expected;
+  }
+  EXPECT_EQ(trace.find("communication"), std::string::npos);
+  EXPECT_NE(content(folder / "run" / "trace.svg").find("</svg>"), std::string::npos);
+  EXPECT_FALSE(std::filesystem::exists(folder / "plain" / "trace.json"));
+
+  config.steps = 14;
+  config.resume = "auto";
+  run(config, events);
+  EXPECT_NE(said.find("no trace: step 5 was trained before"), std::string::npos) << said;
+  config.trace = 15;
+  EXPECT_NE(message_of<std::invalid_argument>([&] { run(config); }).find("1 to 14, got 15"),
+            std::string::npos);
+}
+
+TEST(Trainer, ATraceThatCannotBeWrittenDoesNotEndTheRun) {
+  const TemporaryFolder folder;
+  TrainConfig config = small(folder / "run");
+  config.trace = 2;
+  std::filesystem::create_directories(folder / "run" / "trace.json" / "in the way");
+  std::string said;
+  TrainEvents events;
+  events.on_message = [&](const std::string& what) { said += what + "\n"; };
+  EXPECT_EQ(run(config, events).end, TrainEnd::finished);
+  EXPECT_NE(said.find("trace of step 2 could not be written"), std::string::npos) << said;
+}
+
 }  // namespace
 }  // namespace pareprop::train

@@ -1,0 +1,152 @@
+#include <ATen/Parallel.h>
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <memory>
+#include <ostream>
+
+#include "cli/command.h"
+#include "cli/model_flags.h"
+#include "cli/output_file.h"
+#include "cli/table.h"
+#include "cli/units.h"
+#include "pareprop/graph/step_chrome.h"
+#include "pareprop/graph/step_summary.h"
+#include "pareprop/graph/step_svg.h"
+#include "pareprop/graph/text.h"
+#include "pareprop/train/trace_step.h"
+
+namespace pareprop::cli {
+namespace {
+
+struct Flags {
+  ModelFlags network;
+  std::string mode = "pareprop";
+  std::int64_t batch = 4;
+  std::string precision = "fp32";
+  bool exact = false;
+  int steps = 3;
+  std::uint64_t seed = 0;
+  int threads = 0;
+  std::string out = "trace.json";
+  std::string svg;
+  std::string json;
+};
+
+// An ordinary network has no stacks to recover: unless told otherwise, it is stored.
+Mode mode_of(const Flags& flags, bool given) {
+  return !given && flags.network.overrides.plain ? Mode::stored : parse_mode(flags.mode);
+}
+
+train::TraceOptions checked_options(const Flags& flags, bool mode_given) {
+  expect_at_least("--batch", 1, flags.batch);
+  expect_at_least("--steps", 1, flags.steps);
+  expect_at_least("--threads", 0, flags.threads);
+  if (flags.out.empty()) throw UsageError("--out: expected the name of a file");
+  train::TraceOptions options{.mode = mode_of(flags, mode_given),
+                              .batch = flags.batch,
+                              .precision = parse_precision(flags.precision),
+                              .arithmetic = flags.exact ? Arithmetic::exact : Arithmetic::floating,
+                              .steps = flags.steps,
+                              .seed = flags.seed};
+  options.title = title(flags.network) + ", " + std::string(name(options.mode)) + ", batch " +
+                  std::to_string(options.batch) + ", " + std::string(name(options.precision)) +
+                  (flags.exact ? ", exact streams" : "");
+  return options;
+}
+
+std::string milliseconds(double seconds) { return text::fixed(seconds * 1e3, 1) + " ms"; }
+
+std::string overlap_table(const StepSummary& summary) {
+  Table table({{"stage", Align::left}, {"recover"}, {"beside a gradient"}, {"share"}});
+  const auto add = [&](const std::string& stage, const Overlap& overlap) {
+    table.add_row({stage, milliseconds(overlap.recover), milliseconds(overlap.beside),
+                   overlap.recover > 0.0 ? percent_text(overlap.share()) : "-"});
+  };
+  for (std::size_t i = 0; i < summary.stacks.size(); ++i) {
+    add(std::to_string(i + 1), summary.stacks[i]);
+  }
+  if (summary.stacks.size() > 1) add("all", summary.overlap);
+  return table.text();
+}
+
+void report(const Flags& flags, const train::TracedStep& traced, const StepSummary& summary,
+            std::ostream& out) {
+  if (summary.stacks.empty()) {
+    out << "A plain network has no reversible stacks, and so no lanes: the trace has its passes as "
+           "a whole.\n";
+  } else {
+    out << overlap_table(summary);
+  }
+  out << "\n"
+      << traced.trace.title << ", " << at::get_num_threads() << " threads\nstep "
+      << milliseconds(summary.seconds) << ":";
+  const char* separator = " ";
+  for (const auto& [kind, seconds] : summary.kinds) {
+    out << separator << name(kind) << " " << milliseconds(seconds);
+    separator = ", ";
+  }
+  out << "\npeak " << bytes_text(static_cast<double>(traced.memory.total_peak)) << ", activations "
+      << bytes_text(static_cast<double>(traced.memory.activation_peak)) << "\n"
+      << "in " << flags.out << ": the trace, for ui.perfetto.dev or chrome://tracing\n";
+  if (!flags.svg.empty()) out << "in " << flags.svg << ": the same as a picture\n";
+}
+
+int trace_model(const Flags& flags, bool mode_given, const Console& console) {
+  const train::TraceOptions options = checked_options(flags, mode_given);
+  if (flags.threads > 0) at::set_num_threads(flags.threads);
+  const JsonOutput json(flags.json, console.out);
+  check_writable(flags.out);
+  if (!flags.svg.empty()) check_writable(flags.svg);
+
+  const auto model =
+      make_model(flags.network, {.dtype = stream_dtype(options.precision), .seed = flags.seed});
+  const train::TracedStep traced = train::trace_step(*model, options);
+  const StepSummary summary = summarise(traced.trace);
+  write_file(flags.out, chrome_trace(traced.trace));
+  if (!flags.svg.empty()) write_file(flags.svg, step_svg(traced.trace));
+  if (!json.takes_stdout()) report(flags, traced, summary, console.out);
+
+  nlohmann::ordered_json values = {{"model", flags.network.model},
+                                   {"plain", flags.network.overrides.plain},
+                                   {"mode", name(options.mode)},
+                                   {"precision", name(options.precision)},
+                                   {"arithmetic", name(options.arithmetic)},
+                                   {"batch", options.batch},
+                                   {"threads", at::get_num_threads()},
+                                   {"loss", traced.loss},
+                                   {"activation_peak_bytes", traced.memory.activation_peak},
+                                   {"peak_bytes", traced.memory.total_peak}};
+  values.update(nlohmann::ordered_json::parse(to_json(summary)));
+  json.write(values);
+  return 0;
+}
+
+}  // namespace
+
+Action add_trace(CLI::App& app) {
+  auto* command = app.add_subcommand(
+      "trace", "Record a training step for Perfetto: what ran when, on which lane, in what memory");
+  const auto flags = std::make_shared<Flags>();
+  add_model_flags(*command, flags->network);
+  const auto* mode = command->add_option("--mode", flags->mode,
+                                         "stored, checkpoint, reprop, pareprop or auto; with "
+                                         "--plain stored, unless given");
+  command->add_option("--batch", flags->batch, "Samples");
+  command->add_option("--precision", flags->precision, "Of the branches: fp32, bf16 or fp64");
+  command->add_flag("--exact", flags->exact,
+                    "Fixed-point streams, recovered bit for bit (default: off)");
+  command->add_option("--steps", flags->steps, "The last one is recorded");
+  command->add_option("--seed", flags->seed, "Of weights, data and dropout");
+  command->add_option("--threads", flags->threads, "CPU threads; 0: all cores");
+  command->add_option("--out", flags->out, "The trace, as JSON")->type_name("FILE");
+  command->add_option("--svg", flags->svg, "The step as a picture (default: none)")
+      ->type_name("FILE");
+  command->add_option("--json", flags->json, kJsonHelp)->type_name("FILE");
+  return [flags, mode](const Console& console) {
+    return trace_model(*flags, mode->count() > 0, console);
+  };
+}
+
+}  // namespace pareprop::cli

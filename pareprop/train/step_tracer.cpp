@@ -1,0 +1,70 @@
+#include "pareprop/train/step_tracer.h"
+
+#include <stdexcept>
+#include <utility>
+
+#include "pareprop/graph/step_chrome.h"
+#include "pareprop/graph/step_summary.h"
+#include "pareprop/graph/step_svg.h"
+#include "pareprop/graph/units.h"
+#include "pareprop/io/atomic_file.h"
+
+namespace pareprop::train {
+namespace {
+
+void write_text(const std::filesystem::path& path, const std::string& text) {
+  io::AtomicFile file(path);
+  file.write(text);
+  file.commit();
+}
+
+}  // namespace
+
+StepTracer::StepTracer(const TrainConfig& config, models::Model& model, int rank, std::int64_t done,
+                       std::int64_t all_steps, std::function<void(const std::string&)> on_message)
+    : folder_(config.out),
+      step_(config.trace),
+      title_(config.model + ", " + config.mode + ", step " + std::to_string(config.trace)),
+      on_message_(std::move(on_message)) {
+  if (step_ > all_steps) {
+    throw std::invalid_argument("trace: expected a step of the run, 1 to " +
+                                std::to_string(all_steps) + ", got " + std::to_string(step_));
+  }
+  if (step_ == 0 || rank != 0) return;
+  if (step_ > done) {
+    recorder_.emplace(model);
+  } else if (on_message_) {
+    on_message_("no trace: step " + std::to_string(step_) + " was trained before");
+  }
+}
+
+StepRecorder* StepTracer::begin(std::int64_t step) {
+  if (!recorder_ || step != step_) return nullptr;
+  recorder_->begin(title_);
+  recording_ = true;
+  return &*recorder_;
+}
+
+void StepTracer::finish() {
+  if (!std::exchange(recording_, false)) return;
+  const StepTrace trace = recorder_->finish();
+  std::string said = "trace of step " + std::to_string(step_);
+  try {
+    write(trace);
+    const Overlap overlap = summarise(trace).overlap;
+    said += ": trace.json, trace.svg";
+    if (overlap.recover > 0.0) {
+      said += "; " + text::percent_text(overlap.share()) + " of recovery ran beside a gradient";
+    }
+  } catch (const std::exception& error) {
+    said += " could not be written: " + std::string(error.what());
+  }
+  if (on_message_) on_message_(said);
+}
+
+void StepTracer::write(const StepTrace& trace) const {
+  write_text(folder_ / "trace.json", chrome_trace(trace));
+  write_text(folder_ / "trace.svg", step_svg(trace));
+}
+
+}  // namespace pareprop::train
