@@ -8,14 +8,33 @@
 
 #include "pareprop/lanes/stream_lanes.h"
 
-namespace pareprop {
+// Of MKL, where torch has it: sets the calling thread's own count, 0 for none, and returns the one
+// before.
+extern "C" __attribute__((weak)) int MKL_Set_Num_Threads_Local(int count);
 
+namespace pareprop {
+namespace {
+
+int set_mkl_threads(int count) {
+  return MKL_Set_Num_Threads_Local != nullptr ? MKL_Set_Num_Threads_Local(count) : 0;
+}
+
+}  // namespace
+
+// Note [MKL's own count]
+// MKL follows OpenMP's count unless it was given one of its own, and at::set_num_threads gives it
+// one: to the calling thread, and to every other when that asks for the first time. Lanes would
+// then each use all cores, and overlapped backward passes take twice as long.
 IntraOpThreads::IntraOpThreads(int count) : previous_(at::get_num_threads()) {
   // at::get_num_threads() above also makes torch initialise this thread's count, which would
   // otherwise happen later and undo what is set here.
   omp_set_num_threads(std::max(1, count));
+  previous_mkl_ = set_mkl_threads(std::max(1, count));
 }
-IntraOpThreads::~IntraOpThreads() { omp_set_num_threads(previous_); }
+IntraOpThreads::~IntraOpThreads() {
+  omp_set_num_threads(previous_);
+  set_mkl_threads(previous_mkl_);
+}
 
 TorchCpuLanes::TorchCpuLanes(int lanes, int threads_per_lane)
     : lanes_(lanes), threads_per_lane_(threads_per_lane) {}

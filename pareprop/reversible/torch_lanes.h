@@ -24,8 +24,9 @@ class TorchCpuLanes final : public Executor {
   int threads_per_lane_;
 };
 
-// Sets the intra-op threads of this thread only, until the scope ends. OpenMP's count, which MKL
-// and oneDNN follow; at::set_num_threads would change every thread that asks for the first time.
+// Sets the intra-op threads of this thread only, until the scope ends: OpenMP's count, which
+// oneDNN follows, and MKL's own (Note [MKL's own count]). at::set_num_threads would change every
+// thread that asks for the first time.
 class IntraOpThreads {
  public:
   explicit IntraOpThreads(int count);
@@ -35,6 +36,7 @@ class IntraOpThreads {
 
  private:
   int previous_;
+  int previous_mkl_;  // 0: none of its own
 };
 
 // What runs overlapped backward passes on `device`: TorchCpuLanes or StreamLanes.

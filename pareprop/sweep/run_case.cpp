@@ -1,6 +1,5 @@
 #include "pareprop/sweep/run_case.h"
 
-#include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -16,17 +15,6 @@
 
 namespace pareprop::sweep {
 namespace {
-
-class Threads {
- public:
-  explicit Threads(int count) : previous_(at::get_num_threads()) { at::set_num_threads(count); }
-  ~Threads() { at::set_num_threads(previous_); }
-  Threads(const Threads&) = delete;
-  Threads& operator=(const Threads&) = delete;
-
- private:
-  int previous_;
-};
 
 std::string words(const Contestant& contestant) {
   std::string out(name(contestant.mode));
@@ -214,12 +202,16 @@ class CaseRun {
       const auto turn =
           static_cast<double>(round) +
           static_cast<double>(running - entries_.data()) / static_cast<double>(entries_.size());
-      tell(words(who) + ", round " + std::to_string(round) + " of " +
-               std::to_string(options_.rounds),
-           std::min(1.0, turn / (options_.rounds + 2)));
+      tell(words(who) + ", " + round_text(round), std::min(1.0, turn / (options_.rounds + 2)));
     };
     const std::vector<MeasureRow> rows = measure(model, asked);
     for (std::size_t i = 0; i < rows.size(); ++i) fill(contestants[i]->row, rows[i]);
+  }
+
+  std::string round_text(int round) const {
+    if (round == 0) return "first step";
+    if (round > options_.rounds) return "traced step";
+    return "round " + std::to_string(round) + " of " + std::to_string(options_.rounds);
   }
 
   static void fill(ResultRow& row, const MeasureRow& seen) {
@@ -247,7 +239,7 @@ class CaseRun {
   const CaseShape& shape_;
   const RunOptions& options_;
   const double memory_;
-  const Threads threads_;
+  const IntraOpThreads threads_;
   std::vector<Entry> entries_;
 };
 
