@@ -29,10 +29,11 @@ class UsageError : public std::invalid_argument {
 
 // Each adds its subcommand and flags to the app.
 Action add_models(CLI::App& app);
+Action add_plan(CLI::App& app);
 Action add_verify(CLI::App& app);
 Action add_bench(CLI::App& app);
-Action add_trace(CLI::App& app);
 Action add_report(CLI::App& app);
+Action add_trace(CLI::App& app);
 Action add_train(CLI::App& app);
 Action add_eval(CLI::App& app);
 Action add_predict(CLI::App& app);

@@ -70,9 +70,10 @@ int run(int argc, const char* const* argv, std::ostream& out, std::ostream& err)
   app.get_formatter()->column_width(36);
   app.require_subcommand(0, 1);
   const std::vector<std::pair<std::string, Action>> commands = {
-      {"models", add_models(app)},   {"train", add_train(app)},   {"eval", add_eval(app)},
-      {"predict", add_predict(app)}, {"verify", add_verify(app)}, {"bench", add_bench(app)},
-      {"report", add_report(app)},   {"trace", add_trace(app)},   {"demo", add_demo(app)}};
+      {"models", add_models(app)}, {"plan", add_plan(app)},       {"train", add_train(app)},
+      {"eval", add_eval(app)},     {"predict", add_predict(app)}, {"verify", add_verify(app)},
+      {"bench", add_bench(app)},   {"report", add_report(app)},   {"trace", add_trace(app)},
+      {"demo", add_demo(app)}};
 
   try {
     app.parse(argc, argv);

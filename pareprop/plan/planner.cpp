@@ -1,6 +1,7 @@
 #include "pareprop/plan/planner.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 namespace pareprop::plan {
@@ -133,20 +134,31 @@ Plan Planner::plan(std::int64_t budget) {
 }
 
 std::int64_t Planner::largest_batch(const StepPlan& step, std::int64_t budget, bool accumulates) {
-  auto fits = [&](std::int64_t batch) {
-    return dry_.run(step, batch, accumulates).total_peak <= budget;
-  };
   constexpr std::int64_t kMost = std::int64_t{1} << 20;
-  std::int64_t enough = 0, too_many = 1;
-  while (too_many <= kMost && fits(too_many)) {
+  struct Tried {
+    std::int64_t batch, peak;
+  };
+  auto dry = [&](std::int64_t batch) {
+    return Tried{batch, dry_.run(step, batch, accumulates).total_peak};
+  };
+  Tried enough = dry(1);
+  if (enough.peak > budget) return 0;
+  Tried too_many = dry(2);
+  while (too_many.peak <= budget) {
     enough = too_many;
-    too_many *= 2;
+    if (enough.batch == kMost) return kMost;
+    too_many = dry(2 * enough.batch);
   }
-  while (too_many - enough > 1) {
-    const std::int64_t middle = enough + (too_many - enough) / 2;
-    (fits(middle) ? enough : too_many) = middle;
+  // Bytes grow about evenly from here on: the answer is looked for where that leads.
+  while (too_many.batch - enough.batch > 1) {
+    const double share = static_cast<double>(budget - enough.peak) /
+                         static_cast<double>(too_many.peak - enough.peak);
+    const std::int64_t ahead =
+        std::llround(share * static_cast<double>(too_many.batch - enough.batch));
+    const Tried next = dry(std::clamp(enough.batch + ahead, enough.batch + 1, too_many.batch - 1));
+    (next.peak <= budget ? enough : too_many) = next;
   }
-  return enough;
+  return enough.batch;
 }
 
 void Planner::propose_accumulation(Plan& plan) {

@@ -30,6 +30,7 @@ class Planner {
   // As DryStep.
   Planner(const std::function<std::shared_ptr<models::Model>()>& make, const StepShape& shape);
 
+  const StepShape& shape() const { return dry_.shape(); }
   bool plain() const { return dry_.model().stacks().empty(); }
   void use(const StepTimes& times);
   void use(double macs_per_second);

@@ -1,0 +1,109 @@
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "tests/cli/run_program.h"
+#include "tests/cli/scratch_folder.h"
+
+namespace pareprop::cli {
+namespace {
+
+using Outcome = testing::ProgramRun;
+using testing::run_program;
+using testing::ScratchFolder;
+
+Outcome plan(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), "plan");
+  return run_program(arguments);
+}
+
+nlohmann::json json_of(const Outcome& outcome) { return nlohmann::json::parse(outcome.out); }
+
+TEST(Plan, TellsPoliciesAndBytesWithinTheBudget) {
+  const Outcome outcome =
+      plan({"--model", "vit_cifar", "--batch", "32", "--budget", "60MB", "--json", "-"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const auto json = json_of(outcome);
+  EXPECT_TRUE(json.at("fits").get<bool>());
+  EXPECT_EQ(json.at("budget_bytes").get<std::int64_t>(), 60'000'000);
+  EXPECT_LE(json.at("predicted_peak_bytes").get<std::int64_t>(), 60'000'000);
+  EXPECT_LE(json.at("smallest_budget_bytes").get<std::int64_t>(),
+            json.at("predicted_peak_bytes").get<std::int64_t>());
+  EXPECT_GE(json.at("largest_batch").get<std::int64_t>(), 32);
+  ASSERT_EQ(json.at("blocks").size(), 6U);
+  EXPECT_EQ(json.at("blocks")[5].at("stack").get<int>(), 0);
+  EXPECT_EQ(json.at("blocks")[5].at("block").get<int>(), 5);
+}
+
+TEST(Plan, ForPeopleATableAPictureAndTheBytesEchoed) {
+  const Outcome outcome = plan({"--model", "swin_cifar", "--batch", "2", "--budget", "1GiB"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  for (const char* expected :
+       {"budget 1.0 GiB (1073741824 bytes)", "reprop", "pareprop", "the plan", "  stack 0  SS",
+        "optimizer", "Smallest budget for this batch", "Largest batch for this budget"}) {
+    EXPECT_NE(outcome.out.find(expected), std::string::npos) << expected << "\n" << outcome.out;
+  }
+}
+
+TEST(Plan, WhatDoesNotFitIsSaidWithWhatWould) {
+  const Outcome some =
+      plan({"--model", "vit_cifar", "--batch", "512", "--budget", "60MiB", "--json", "-"});
+  EXPECT_EQ(some.code, 1);
+  const auto json = json_of(some);
+  EXPECT_FALSE(json.at("fits").get<bool>());
+  EXPECT_GT(json.at("smallest_budget_bytes").get<std::int64_t>(), 60 << 20);
+  EXPECT_GT(json.at("largest_batch").get<std::int64_t>(), 0);
+  EXPECT_EQ(json.at("micro_batch").get<std::int64_t>() * json.at("accumulate").get<std::int64_t>(),
+            512);
+  EXPECT_NE(some.err.find("--accumulate"), std::string::npos) << some.err;
+
+  const Outcome nothing = plan({"--model", "vit_cifar", "--batch", "4", "--budget", "1MiB"});
+  EXPECT_EQ(nothing.code, 1);
+  EXPECT_NE(nothing.err.find("not even one sample fits"), std::string::npos) << nothing.err;
+}
+
+TEST(Plan, OfANetworkThatNoMachineHereCouldHold) {
+  const Outcome outcome =
+      plan({"--model", "vit_gigantic", "--batch", "8", "--budget", "80GiB", "--json", "-"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_GT(json_of(outcome).at("predicted_peak_bytes").get<std::int64_t>(),
+            std::int64_t{20} << 30);
+}
+
+TEST(Plan, TimesAreMeasuredOnceAndKept) {
+  const ScratchFolder folder;
+  ASSERT_EQ(setenv("XDG_CACHE_HOME", (folder / "cache").c_str(), 1), 0);
+  const std::vector<std::string> ask = {"--model",   "vit_cifar", "--depth",  "2",
+                                        "--batch",   "2",         "--budget", "1GiB",
+                                        "--measure", "--json",    "-"};
+  const Outcome first = plan(ask), second = plan(ask);
+  ASSERT_EQ(first.code, 0) << first.err;
+  EXPECT_TRUE(json_of(first).at("measured").get<bool>());
+  EXPECT_EQ(json_of(first), json_of(second));
+  EXPECT_FALSE(std::filesystem::is_empty(folder / "cache/pareprop"));
+  unsetenv("XDG_CACHE_HOME");
+}
+
+TEST(Plan, BadInputIsNamed) {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+      {{"--budget", "8"}, "its unit is missing"},
+      {{"--budget", "8G"}, "'g' is no unit"},
+      {{"--batch", "0"}, "--batch: expected 1 or more, got 0"},
+      {{"--accumulate", "0"}, "--accumulate: expected 1 or more, got 0"},
+      {{"--optimizer", "sgd"}, "--optimizer: expected adamw or none"},
+      {{"--model", "vit_enormous"}, "unknown model"},
+      {{"--precision", "fp8"}, "unknown precision"},
+      {{"--modes", "reprop"}, "--modes"}};
+  for (const auto& [arguments, expected] : cases) {
+    const Outcome outcome = plan(arguments);
+    EXPECT_EQ(outcome.code, 2) << outcome.err;
+    EXPECT_NE(outcome.err.find(expected), std::string::npos) << outcome.err;
+    EXPECT_EQ(testing::lines(outcome.err), 1);
+    EXPECT_EQ(outcome.out, "");
+  }
+}
+
+}  // namespace
+}  // namespace pareprop::cli
