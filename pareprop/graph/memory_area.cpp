@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
 
 #include "pareprop/graph/svg.h"
 #include "pareprop/graph/text.h"
@@ -95,16 +96,23 @@ std::string memory_area(const StepTrace& trace, const MemoryFrame& frame) {
   std::string out = scale(frame, highest);
   std::vector<std::int64_t> below(samples.size(), 0);
   for (std::size_t tag = 0; tag < trace.tags.size(); ++tag) {
-    std::vector<std::pair<double, double>> upper, lower;
+    std::vector<std::int64_t> above = below;
     std::int64_t peak = 0;
     for (std::size_t i = 0; i < samples.size(); ++i) {
-      const double x = frame.x(samples[i].time);
-      const std::int64_t bytes = samples[i].bytes.at(tag);
-      lower.emplace_back(x, y(below[i]));
-      below[i] += bytes;
-      upper.emplace_back(x, y(below[i]));
-      peak = std::max(peak, bytes);
+      above[i] += samples[i].bytes.at(tag);
+      peak = std::max(peak, samples[i].bytes[tag]);
     }
+    std::vector<std::pair<double, double>> upper, lower;
+    for (std::size_t i = 0; i < samples.size(); ++i) {
+      const auto same = [&](std::size_t other) {
+        return below[other] == below[i] && above[other] == above[i];
+      };
+      if (i > 0 && i + 1 < samples.size() && same(i - 1) && same(i + 1)) continue;
+      const double x = frame.x(samples[i].time);
+      lower.emplace_back(x, y(below[i]));
+      upper.emplace_back(x, y(above[i]));
+    }
+    below = std::move(above);
     if (peak == 0) continue;
     upper.insert(upper.end(), lower.rbegin(), lower.rend());
     out += svg::polygon(
