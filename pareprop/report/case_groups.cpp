@@ -8,8 +8,44 @@
 #include "pareprop/graph/units.h"
 
 namespace pareprop::report {
+namespace {
+
+// "vit_tiny", "batch 4", "fp32", ...
+std::vector<std::string> parts_of(const std::string& name) {
+  constexpr std::string_view kBetween = ", ";
+  std::vector<std::string> parts;
+  for (std::size_t begin = 0; begin <= name.size();) {
+    const std::size_t end = std::min(name.find(kBetween, begin), name.size());
+    parts.push_back(name.substr(begin, end - begin));
+    begin = end + kBetween.size();
+  }
+  return parts;
+}
+
+}  // namespace
 
 using sweep::ResultRow;
+
+ShortNames::ShortNames(const std::vector<ResultRow>& rows) {
+  for (const ResultRow& row : rows) {
+    const std::vector<std::string> parts = parts_of(row.case_name);
+    std::set<std::string> own(parts.begin() + 1, parts.end());
+    own.erase(row.precision);
+    const auto [known, first] = common_.try_emplace(parts.front(), own);
+    if (!first) std::erase_if(known->second, [&](const auto& part) { return !own.contains(part); });
+  }
+}
+
+std::string ShortNames::operator()(const std::string& name) const {
+  const std::vector<std::string> parts = parts_of(name);
+  const auto common = common_.find(parts.front());
+  std::string out = parts.front();
+  for (std::size_t i = 1; i < parts.size(); ++i) {
+    const bool told = common != common_.end() && common->second.contains(parts[i]);
+    if (!told || parts[i].starts_with("batch ")) out += ", " + parts[i];
+  }
+  return out;
+}
 
 std::vector<Group> grouped(const std::vector<ResultRow>& rows,
                            const std::function<std::string(const ResultRow&)>& name) {

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <functional>
+#include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,6 +24,19 @@ std::vector<Group> grouped(const std::vector<sweep::ResultRow>& rows,
 // The name of a case without its part `what`: "vit_tiny, fp32" is "vit_tiny, batch 4, fp32" without
 // batch.
 std::string without(const std::string& case_name, std::string_view what);
+
+// Names of cases for titles: without what all cases of a model have in common, but with
+// batch and precision.
+class ShortNames {
+ public:
+  explicit ShortNames(const std::vector<sweep::ResultRow>& rows);
+
+  // Of a case, or of what without() made of one.
+  std::string operator()(const std::string& name) const;
+
+ private:
+  std::map<std::string, std::set<std::string>> common_;  // parts, by model
+};
 
 // Cases that stand for the others in plots of one case each: all that have budgets; of networks
 // without such, the one with the largest batch and, of those, the most blocks. Timed rows only.

@@ -84,8 +84,7 @@ std::string ms_text(double ms) { return text::fixed(ms, 1) + " ms"; }
 Plot bars_of(const std::string& kind, const Group& one, const std::string& title,
              std::vector<std::string> parts,
              const std::function<std::vector<double>(const ResultRow&)>& values) {
-  plot::BarPlot bars{
-      .title = title + one.name, .parts = std::move(parts), .bars = {}, .value_text = ms_text};
+  plot::BarPlot bars{.title = title, .parts = std::move(parts), .bars = {}, .value_text = ms_text};
   for (const ResultRow& row : one.rows) bars.bars.push_back({mode_text(row), values(row)});
   return {id_of(kind, one.name), svg(bars)};
 }
@@ -95,11 +94,12 @@ Plot bars_of(const std::string& kind, const Group& one, const std::string& title
 std::vector<Plot> throughput_by_batch(const std::vector<ResultRow>& rows) {
   std::vector<Plot> plots;
   const auto modes = modes_of(rows);
+  const ShortNames short_names(rows);
   const auto network = [](const ResultRow& row) { return without(row.case_name, "batch"); };
   for (const Group& group : grouped(rows, network)) {
     if (!varies(group.rows, batch_of)) continue;
     const plot::LinePlot lines{
-        .title = group.name,
+        .title = short_names(group.name),
         .x_label = "batch",
         .y_label = "samples a second",
         .series = lines_of(modes, group.rows, batch_of,
@@ -139,8 +139,9 @@ std::vector<Plot> gain_over_reprop(const std::vector<ResultRow>& rows) {
 std::vector<Plot> throughput_by_memory(const std::vector<ResultRow>& rows) {
   std::vector<Plot> plots;
   const auto modes = modes_of(rows);
+  const ShortNames short_names(rows);
   for (const Group& one : chosen_cases(rows)) {
-    plot::LinePlot dots{.title = one.name,
+    plot::LinePlot dots{.title = short_names(one.name),
                         .x_label = "MiB of activations",
                         .y_label = "samples a second",
                         .series = {},
@@ -164,10 +165,11 @@ std::vector<Plot> throughput_by_memory(const std::vector<ResultRow>& rows) {
 std::vector<Plot> memory_by_depth(const std::vector<ResultRow>& rows) {
   std::vector<Plot> plots;
   const auto modes = modes_of(rows);
+  const ShortNames short_names(rows);
   const auto network = [](const ResultRow& row) { return without(row.case_name, "depth"); };
   for (const Group& group : grouped(rows, network)) {
     if (!varies(group.rows, depth_of)) continue;
-    const plot::LinePlot lines{.title = group.name,
+    const plot::LinePlot lines{.title = short_names(group.name),
                                .x_label = "blocks",
                                .y_label = "MiB of activations",
                                .series = lines_of(modes, group.rows, depth_of, activation_mib),
@@ -180,12 +182,14 @@ std::vector<Plot> memory_by_depth(const std::vector<ResultRow>& rows) {
 
 std::vector<Plot> time_by_phase(const std::vector<ResultRow>& rows) {
   std::vector<Plot> plots;
+  const ShortNames short_names(rows);
   for (const Group& one : chosen_cases(rows)) {
-    plots.push_back(bars_of("phase", one, "", {"forward", "backward"}, [](const ResultRow& row) {
+    const std::string title = short_names(one.name);
+    plots.push_back(bars_of("phase", one, title, {"forward", "backward"}, [](const ResultRow& row) {
       return std::vector<double>{row.forward_ms, row.backward_ms};
     }));
     plots.push_back(bars_of(
-        "busy", one, "Lanes: ", {"recover", "gradient", "weight gradient"},
+        "busy", one, "Lanes: " + title, {"recover", "gradient", "weight gradient"},
         [](const ResultRow& row) {
           return std::vector<double>{row.recover_ms, row.gradient_ms, row.weight_gradient_ms};
         }));

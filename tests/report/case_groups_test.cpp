@@ -17,6 +17,17 @@ TEST(CaseGroups, NamesWithoutAPart) {
   EXPECT_EQ(without("a, batch 3", "batch"), "a");
 }
 
+TEST(CaseGroups, ShortNamesLeaveOutWhatAllCasesOfAModelHave) {
+  std::vector<ResultRow> rows = testing::rows_of("a", 1, 4);
+  testing::add(rows, testing::rows_of("a", 1, 8));
+  testing::add(rows, testing::rows_of("b", 2));
+  const ShortNames names(rows);
+  EXPECT_EQ(names("a, depth 4, batch 1, fp32, 2 threads"), "a, depth 4, batch 1, fp32");
+  EXPECT_EQ(names("a, batch 1, fp32, 2 threads"), "a, batch 1, fp32");
+  EXPECT_EQ(names("b, batch 2, fp32, 2 threads"), "b, batch 2, fp32");
+  EXPECT_EQ(names("c, fp32"), "c, fp32");
+}
+
 TEST(CaseGroups, AreInTheOrderOfTheirFirstRows) {
   std::vector<ResultRow> rows = testing::rows_of("b_x", 1);
   testing::add(rows, testing::rows_of("a_x", 1));

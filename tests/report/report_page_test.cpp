@@ -87,6 +87,8 @@ TEST(ReportPage, GainAndPhasesAreRight) {
   EXPECT_EQ(bars.size(), 4U);
   EXPECT_NE(all_text(figure(page, "gain-swin")).find("swin_cifar b2: 1.20\u00D7"),
             std::string::npos);
+  EXPECT_EQ(figure(page, "busy-vit-cifar-batch-8-fp32-2-threads").all("text", "title")[0]->text,
+            "Lanes: vit_cifar, batch 8, fp32");
   const std::string phases = all_text(figure(page, "phase-vit-cifar-batch-8-fp32-2-threads"));
   EXPECT_NE(phases.find("stored, forward: 27.0 ms"), std::string::npos) << phases;
   EXPECT_NE(phases.find("auto 30.0 MiB"), std::string::npos);
