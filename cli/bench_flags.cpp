@@ -65,7 +65,7 @@ void add_bench_flags(CLI::App& command, BenchFlags& flags) {
   const auto list = [&](const char* flag, auto& into, const std::string& help) {
     command.add_option(flag, into, help)->delimiter(',');
   };
-  list("--model", flags.models, "Which ones, separated by commas; 'pareprop models' lists them");
+  list("--model", flags.models, "Which ones; 'pareprop models' lists them");
   list("--depth", flags.depths,
        "Blocks, or those of each stage as in 2+2+6+2 (default: the model's)");
   list("--image-size", flags.image_sizes, "Pixels of a side (default: the model's)");
@@ -86,7 +86,12 @@ void add_bench_flags(CLI::App& command, BenchFlags& flags) {
                     .add_option("--sweep", flags.sweep,
                                 "JSON of the cases, instead of the flags above (default: none)")
                     ->type_name("FILE");
-  for (CLI::Option* option : of_cases) sweep->excludes(option);
+  // Not Option::excludes, which would say so in --help for each of them.
+  command.parse_complete_callback([sweep, of_cases] {
+    for (const CLI::Option* option : of_cases) {
+      if (*sweep && *option) throw CLI::ExcludesError(sweep->get_name(), option->get_name());
+    }
+  });
   command.add_option("--rounds", flags.rounds, "Turns of each mode (default: the sweep's, or 5)");
   command.add_option("--steps", flags.steps, "Steps of a turn (default: the sweep's, or 2)");
   command

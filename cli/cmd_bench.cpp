@@ -109,7 +109,9 @@ int bench(const BenchFlags& flags, const Console& console) {
 
 Action add_bench(CLI::App& app) {
   auto* command = app.add_subcommand(
-      "bench", "Time training steps in every mode, and see their memory: one case or a sweep");
+      "bench",
+      "Time training steps in every mode, and see their memory: one case or a sweep. Flags "
+      "with '...' take lists separated by commas; all are crossed with each other.");
   const auto flags = std::make_shared<BenchFlags>();
   add_bench_flags(*command, *flags);
   return [flags](const Console& console) { return bench(*flags, console); };

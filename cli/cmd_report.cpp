@@ -34,7 +34,7 @@ Action add_report(CLI::App& app) {
   const auto flags = std::make_shared<Flags>();
   command->add_option("results", flags->files, "Files of results, all of one machine")
       ->required()
-      ->type_name("FILE ...");
+      ->type_name("FILE");
   command->add_option("--out", flags->out, "The page, one HTML file that needs no other")
       ->type_name("FILE");
   return [flags](const Console& console) { return report_results(*flags, console); };

@@ -49,7 +49,8 @@ class ReportInABrowser(unittest.TestCase):
         cls.folder = tempfile.TemporaryDirectory()
         cls.page = Path(cls.folder.name) / "report.html"
         subprocess.run([PROBE, cls.page], check=True)
-        cls.window = cls.enterClassContext(browser.Browser())
+        cls.window = browser.Browser().__enter__()
+        cls.addClassCleanup(cls.window.__exit__)
 
     @classmethod
     def tearDownClass(cls):
