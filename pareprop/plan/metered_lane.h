@@ -22,10 +22,12 @@ struct MeteredRun {
 };
 
 // Runs tasks in the order of their graph, on the caller's thread, and meters each: for steps on the
-// meta device. Says that it has `lanes` lanes, which decides whether schedules overlap.
+// meta device. Says that it has `lanes` lanes, which decides whether schedules overlap. Meters all
+// tensors, or only activations: all but weights, gradients and optimizer.
 class MeteredLane final : public Executor {
  public:
-  explicit MeteredLane(int lanes) : lanes_(lanes) {}
+  explicit MeteredLane(int lanes, bool only_activations = false)
+      : lanes_(lanes), only_activations_(only_activations) {}
 
   int lanes() const override { return lanes_; }
   void run(const TaskGraph& graph, const TaskBody& body, Observer* observer = nullptr) override;
@@ -36,7 +38,10 @@ class MeteredLane final : public Executor {
   std::int64_t peak_since_last_run() const;
 
  private:
+  std::int64_t live() const;
+
   int lanes_;
+  bool only_activations_;
   std::vector<MeteredRun> runs_;
 };
 
