@@ -11,6 +11,7 @@
 #include "pareprop/plan/byte_size.h"
 #include "pareprop/plan/free_budget.h"
 #include "pareprop/plan/learn_times.h"
+#include "pareprop/plan/plan_words.h"
 #include "pareprop/plan/step_times_file.h"
 
 namespace pareprop::cli {
@@ -38,13 +39,14 @@ bool learn(plan::Planner& planner, const Flags& flags, const plan::StepShape& sh
   }
   const auto model =
       make_model(flags.network, {.dtype = stream_dtype(shape.precision), .seed = flags.seed});
-  return plan::learn_times(
+  const auto times = plan::learn_times(
       planner, *model, model->example(shape.batch, flags.seed),
       {.precision = shape.precision, .arithmetic = shape.arithmetic},
       {.budget = budget,
        .network = flags.network.model,
        .folder = plan::cache_folder(),
        .on_message = [&](const std::string& what) { console.err << "plan: " << what << '\n'; }});
+  return times.has_value();
 }
 
 int plan_model(const Flags& flags, const Console& console) {
@@ -75,7 +77,8 @@ int plan_model(const Flags& flags, const Console& console) {
   }
   json.write(plan_json(plan, measured));
   if (plan.fits) return 0;
-  console.err << "pareprop: " << does_not_fit(plan, title(flags.network), flags.batch) << '\n';
+  console.err << "pareprop: " << plan::does_not_fit(plan, title(flags.network), flags.batch)
+              << '\n';
   return 1;
 }
 

@@ -12,11 +12,14 @@
 
 #include "cli/command.h"
 #include "cli/output_file.h"
+#include "cli/plan_text.h"
 #include "cli/progress.h"
 #include "cli/stop_signals.h"
 #include "cli/train_flags.h"
 #include "cli/units.h"
 #include "pareprop/graph/text.h"
+#include "pareprop/plan/plan_words.h"
+#include "pareprop/train/budget_keeper.h"
 #include "pareprop/train/launcher.h"
 #include "pareprop/train/run_page.h"
 #include "pareprop/train/trainer.h"
@@ -117,12 +120,35 @@ std::string evaluation_text(const train::Evaluation& evaluation) {
          percent_text(evaluation.accuracy) + " of " + std::to_string(evaluation.rows);
 }
 
+// "38.0 MiB, predicted 38.2 MiB of 64.0 MiB".
+std::string peak_text(const train::TrainResult& result) {
+  auto bytes = [](std::int64_t count) { return bytes_text(static_cast<double>(count)); };
+  return bytes(result.memory.total_peak) + ", predicted " + bytes(result.predicted_peak_bytes) +
+         (result.budget_bytes > 0 ? " of " + bytes(result.budget_bytes) : "");
+}
+
+// What would be done, for people; the configuration goes where programs read.
+void show_plan(const train::TrainConfig& config, int processes, const Console& console) {
+  const train::TrainingData data = open_data(config);
+  train::BudgetKeeper keeper(config, data, processes, 0, nullptr);
+  keeper.plan_by_shapes([&](plan::Planner& planner, const plan::Plan& plan) {
+    console.err << plan_text(planner, plan,
+                             {.network = (config.plain ? "plain " : "") + config.model,
+                              .batch = config.batch,
+                              .precision = config.precision,
+                              .measured = false});
+    if (!plan.fits) {
+      throw std::runtime_error(plan::does_not_fit(plan, config.model, config.batch));
+    }
+  });
+}
+
 void summarise(const train::TrainConfig& config, const train::TrainResult& result,
                const Console& console) {
   console.out << end_text(config, result) << " after step " << result.step << " of "
               << result.all_steps << ", " << clock_text(result.seconds) << "\nloss "
               << text::fixed(result.last_loss, 4) << evaluation_text(result.evaluation) << "\npeak "
-              << bytes_text(static_cast<double>(result.memory.total_peak)) << ", activations "
+              << peak_text(result) << "; activations "
               << bytes_text(static_cast<double>(result.memory.activation_peak)) << "; waited "
               << percent_text(result.waited) << " of the time for data\n"
               << "in " << config.out << ": model.safetensors, run.html, metrics.jsonl\n";
@@ -134,6 +160,7 @@ int train_model(const Flags& flags, const Console& console) {
   expect_at_least("--threads", 0, flags.threads);
   if (flags.dry_run) {
     console.out << to_json(config);
+    show_plan(config, flags.nproc, console);
     return 0;
   }
   if (flags.nproc > 1) {
@@ -173,8 +200,10 @@ Action add_train(CLI::App& app) {
   add_train_flags(*command, flags->train);
   command->add_option("--nproc", flags->nproc, "Processes on this machine that train together");
   command->add_option("--threads", flags->threads, "CPU threads of a process; 0: all cores");
-  command->add_flag("--dry-run", flags->dry_run,
-                    "Only write the configuration to standard output (default: off)");
+  command->add_flag(
+      "--dry-run", flags->dry_run,
+      "Only write the configuration to standard output, and the plan of a step to standard "
+      "error (default: off)");
   return [flags](const Console& console) { return train_model(*flags, console); };
 }
 

@@ -1,25 +1,18 @@
 #include "cli/plan_text.h"
 
-#include <algorithm>
-#include <cctype>
-
 #include "cli/table.h"
 #include "cli/units.h"
 #include "pareprop/graph/text.h"
+#include "pareprop/plan/plan_words.h"
 
 namespace pareprop::cli {
+
+using plan::exact_bytes;
+using plan::policy_letters;
+
 namespace {
 
 std::string bytes(std::int64_t count) { return bytes_text(static_cast<double>(count)); }
-
-// "8.0 GiB (8589934592 bytes)".
-std::string exact_bytes(std::int64_t count) {
-  return bytes(count) + " (" + std::to_string(count) + " bytes)";
-}
-
-char letter(Policy policy) {
-  return static_cast<char>(std::toupper(static_cast<unsigned char>(name(policy).front())));
-}
 
 std::vector<Mode> modes_of(const plan::Planner& planner) {
   std::vector<Mode> modes{Mode::stored, Mode::checkpoint};
@@ -61,27 +54,18 @@ std::string tag_table(const memory::Usage& usage) {
 
 }  // namespace
 
-std::string policies_picture(const plan::StepPlan& step) {
-  std::string picture;
-  for (std::size_t s = 0; s < step.policies.size(); ++s) {
-    picture += "  stack " + std::to_string(s) + "  ";
-    for (const Policy policy : step.policies[s]) picture += letter(policy);
-    picture += '\n';
-  }
-  return picture;
-}
-
 std::string plan_text(plan::Planner& planner, const plan::Plan& plan, const PlanTitle& title) {
   std::string out = title.network + ", batch " + std::to_string(title.batch) + ", " +
                     title.precision + ", budget " + exact_bytes(plan.budget) + "\n\n" +
                     mode_table(planner, plan, title.measured) + "\n";
-  const std::string picture = policies_picture(plan.step);
-  if (!picture.empty()) {
+  const std::string letters = policy_letters(plan.step);
+  if (!letters.empty()) {
     out += plan.fits ? "Policies of the plan" : "Policies of the leanest";
-    out += ", a letter a block, from the input on (S store, C checkpoint, A anchor, R reverse";
+    out +=
+        ", a letter a block, stacks from the input on (S store, C checkpoint, A anchor, R reverse";
     out +=
         plan.step.mode == Mode::pareprop ? "; recovery beside the gradient):\n" : "; one lane):\n";
-    out += picture;
+    out += "  " + letters + "\n";
     if (plan.step.recompute_between) out += "  what lies between stacks is recomputed\n";
     out += "\n";
   }
@@ -92,22 +76,6 @@ std::string plan_text(plan::Planner& planner, const plan::Plan& plan, const Plan
     out += "Times are guessed from multiply-accumulates; --measure times steps on this machine.\n";
   }
   return out;
-}
-
-std::string does_not_fit(const plan::Plan& plan, const std::string& network, std::int64_t batch) {
-  std::string line = network + " with batch " + std::to_string(batch) + " does not fit in " +
-                     exact_bytes(plan.budget) + ": the smallest budget that would do is " +
-                     exact_bytes(plan.smallest_budget);
-  if (plan.largest_batch > 0) {
-    line += ", the largest batch " + std::to_string(plan.largest_batch);
-  } else {
-    line += ", and not even one sample fits: take a smaller network or a larger budget";
-  }
-  if (plan.micro_batch > 0) {
-    line += "; --batch " + std::to_string(plan.micro_batch) + " --accumulate " +
-            std::to_string(plan.accumulate) + " computes the same step in parts";
-  }
-  return line;
 }
 
 nlohmann::ordered_json plan_json(const plan::Plan& plan, bool measured) {

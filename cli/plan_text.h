@@ -18,12 +18,6 @@ struct PlanTitle {
 // for.
 std::string plan_text(plan::Planner& planner, const plan::Plan& plan, const PlanTitle& title);
 
-// A line a stack, a letter a block, from the input of the network on. Empty for a plain network.
-std::string policies_picture(const plan::StepPlan& step);
-
-// One line: what does not, and what would.
-std::string does_not_fit(const plan::Plan& plan, const std::string& network, std::int64_t batch);
-
 nlohmann::ordered_json plan_json(const plan::Plan& plan, bool measured);
 
 }  // namespace pareprop::cli

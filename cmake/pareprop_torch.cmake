@@ -46,3 +46,9 @@ target_compile_options(pareprop_precompiled PRIVATE ${PAREPROP_WARNINGS})
 target_link_libraries(pareprop_precompiled PRIVATE pareprop_torch)
 target_precompile_headers(pareprop_precompiled PRIVATE
   <torch/nn/module.h> <torch/csrc/autograd/custom_function.h> <torch/csrc/autograd/engine.h>)
+if(CCACHE_PROGRAM AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # ccache then hashes this sum for each file that uses the header, and not its 580 MB: a second a file.
+  set(precompiled CMakeFiles/pareprop_precompiled.dir/cmake_pch.hxx.gch)
+  add_custom_command(TARGET pareprop_precompiled POST_BUILD WORKING_DIRECTORY ${PROJECT_BINARY_DIR}
+    COMMAND ${CMAKE_COMMAND} -E sha256sum ${precompiled} > ${precompiled}.sum)
+endif()

@@ -6,7 +6,6 @@
 namespace pareprop::data {
 namespace {
 
-constexpr double kScored = 0.15;
 constexpr double kMasked = 0.8;    // of those scored
 constexpr double kReplaced = 0.1;  // of those scored
 
@@ -27,7 +26,7 @@ void TokenMasking::apply(CounterRandom random, std::span<std::int64_t> input,
     if (!is_special_[static_cast<std::size_t>(input[i])]) places.push_back(i);
   }
   if (places.empty()) return;
-  const double wanted = kScored * static_cast<double>(places.size()) + random.uniform();
+  const double wanted = kMaskedShare * static_cast<double>(places.size()) + random.uniform();
   const auto count = std::clamp<std::size_t>(static_cast<std::size_t>(wanted), 1, places.size());
   for (std::size_t k = 0; k < count; ++k) {
     std::swap(places[k], places[k + random.below(places.size() - k)]);

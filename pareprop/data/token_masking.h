@@ -12,6 +12,9 @@ namespace pareprop::data {
 // Targets of positions that are not scored.
 inline constexpr std::int64_t kNotScored = -100;
 
+// Share of a sequence's tokens that are to be guessed.
+inline constexpr double kMaskedShare = 0.15;
+
 // What a masked language model has to guess: 15 % of a sequence's tokens (rounded up or down at
 // random, at least one), never special ones. Of these 80 % become <mask>, 10 % another token, any
 // but a special one, and 10 % stay.

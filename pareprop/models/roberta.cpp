@@ -7,8 +7,8 @@
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/ones_like.h>
-#include <ATen/ops/rand.h>
 #include <ATen/ops/randint.h>
+#include <ATen/ops/randperm.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 
@@ -20,6 +20,9 @@
 
 namespace pareprop::models {
 namespace {
+
+// Of so many tokens, those that are to be guessed in examples: 15 %.
+std::int64_t scored(std::int64_t tokens) { return (tokens * 15 + 99) / 100; }
 
 constexpr std::int64_t kNotScored = -100;
 
@@ -119,7 +122,7 @@ at::Tensor RobertaBase::forward(const Batch& batch, const ForwardOptions& option
   if (batch.target.defined()) {
     h = h.reshape({-1, h.size(-1)});
     // Without values there is nothing to select by: about as many rows as masking would choose.
-    h = h.is_meta() ? h.slice(0, 0, (h.size(0) * 15 + 99) / 100)
+    h = h.is_meta() ? h.slice(0, 0, scored(h.size(0)))
                     : h.index({batch.target.reshape({-1}).ne(kNotScored)});
   }
   h = head_norm_->forward(at::gelu(head_dense_->forward(norm_->forward(h))));
@@ -128,7 +131,7 @@ at::Tensor RobertaBase::forward(const Batch& batch, const ForwardOptions& option
 
 at::Tensor RobertaBase::row_targets(const Batch& batch) const {
   const at::Tensor all = batch.target.reshape({-1});
-  if (all.is_meta()) return all.slice(0, 0, (all.size(0) * 15 + 99) / 100);
+  if (all.is_meta()) return all.slice(0, 0, scored(all.size(0)));
   return all.index({all.ne(kNotScored)});
 }
 
@@ -137,9 +140,12 @@ Batch RobertaBase::example(std::int64_t batch, std::uint64_t seed) const {
   const at::Tensor ids =
       at::randint(RobertaConfig::kPadding + 1, config_.vocabulary, {batch, config_.length},
                   generator, at::TensorOptions(at::kLong));
-  at::Tensor chosen =
-      at::rand({batch, config_.length}, generator, at::TensorOptions(at::kFloat)).lt(0.15);
-  chosen.select(1, 0).fill_(true);  // at least one a sequence
+  const std::int64_t tokens = batch * config_.length;
+  at::Tensor chosen = at::zeros({tokens}, at::kBool);
+  chosen.index_fill_(
+      0, at::randperm(tokens, generator, at::TensorOptions(at::kLong)).slice(0, 0, scored(tokens)),
+      true);
+  chosen = chosen.view({batch, config_.length});
   const auto device = weight_options().device();
   return {.input = ids.to(device), .target = at::where(chosen, ids, kNotScored).to(device)};
 }

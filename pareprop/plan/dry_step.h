@@ -17,9 +17,10 @@ struct StepShape {
   std::int64_t batch = 1;
   Precision precision = Precision::fp32;
   Arithmetic arithmetic = Arithmetic::floating;
-  int optimizer_copies = 2;      // of the weights: AdamW has two, an average one more
-  bool accumulates = false;      // gradients of an earlier micro-step are there already
-  std::int64_t other_bytes = 0;  // batches that wait, buffers of other processes
+  int optimizer_copies = 2;       // of the weights: AdamW has two, an average one more
+  bool accumulates = false;       // gradients of an earlier micro-step are there already
+  bool only_activations = false;  // totals do not count weights, gradients and optimizer
+  std::int64_t other_bytes = 0;   // batches that wait, buffers of other processes
 };
 
 // How a step is run: policies with or without overlap, or, in a plain network, a mode.
@@ -38,17 +39,17 @@ void apply(const StepPlan& plan, models::Model& model, StackOptions options);
 // Training steps of a network on the meta device: what they take, without taking it.
 class DryStep {
  public:
-  // `make` makes the network on the meta device. All that the meter counts from now on counts as
-  // the step's: nothing else should allocate tensors meanwhile.
+  // `make` makes the network on the meta device. What the meter counts while a step is run counts
+  // as the step's: nothing else should allocate tensors meanwhile.
   DryStep(const std::function<std::shared_ptr<models::Model>()>& make, const StepShape& shape);
 
   const models::Model& model() const { return *model_; }
   const StepShape& shape() const { return shape_; }
 
-  // Peaks of a step. With overlap the two lanes' order decides by a few percent which of their
-  // temporaries meet: what one order shows is raised by kLaneSlack of the activations.
+  // Peaks of a step. With overlap it is chance which temporaries of the two lanes meet: what their
+  // order on one shows is raised by lane_slack() of the activations.
   memory::Usage run(const StepPlan& plan);
-  static constexpr double kLaneSlack = 0.03;
+  double lane_slack() const;
 
   // The same with another batch, or another number of micro-steps.
   memory::Usage run(const StepPlan& plan, std::int64_t batch, bool accumulates);
@@ -64,12 +65,13 @@ class DryStep {
     double forward_macs = 0.0;
   };
   StackOptions options(std::shared_ptr<Executor> executor) const;
+  memory::Usage others() const;  // live bytes of all else in the process
   double backward(std::int64_t batch);
   void drop_gradients();
   Metered metered(Policy policy, int lanes, bool recompute_between);
 
   StepShape shape_;
-  memory::Usage before_;  // of the process, without the network
+  memory::Usage own_;  // live bytes of the network and its optimizer
   std::shared_ptr<models::Model> model_;
   std::vector<at::Tensor> optimizer_;
 };

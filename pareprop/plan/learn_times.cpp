@@ -19,9 +19,10 @@ std::string key(const std::string& network, const models::Model& model, const St
 
 }  // namespace
 
-bool learn_times(Planner& planner, models::Model& model, const models::Batch& batch,
-                 const StackOptions& options, const LearnOptions& learn) {
-  if (planner.plain()) return false;
+std::optional<StepTimes> learn_times(Planner& planner, models::Model& model,
+                                     const models::Batch& batch, const StackOptions& options,
+                                     const LearnOptions& learn) {
+  if (planner.plain()) return std::nullopt;
   auto say = [&](const std::string& what) {
     if (learn.on_message) learn.on_message(what);
   };
@@ -34,13 +35,13 @@ bool learn_times(Planner& planner, models::Model& model, const models::Batch& ba
     const auto [times, why_not] = file->read();
     if (times && times->stacks.size() == model.stacks().size()) {
       planner.use(*times);
-      return true;
+      return times;
     }
     if (!why_not.empty()) say(why_not + ": measured again");
   }
   if (!fits(Mode::reprop)) {
     planner.use(measure_macs_per_second());
-    return false;
+    return std::nullopt;
   }
   const StepTimes times = measure_step_times(model, batch, options, fits(Mode::pareprop));
   planner.use(times);
@@ -51,7 +52,7 @@ bool learn_times(Planner& planner, models::Model& model, const models::Batch& ba
       say(std::string("measured times were not kept: ") + error.what());
     }
   }
-  return true;
+  return times;
 }
 
 }  // namespace pareprop::plan

@@ -19,8 +19,9 @@ struct LearnOptions {
 
 // Tells a planner how long steps of `model` take: from the folder, where they were measured before,
 // or by a few steps, which are noted there. By multiply-accumulates where no reversible step fits.
-// The network's stack options are left changed. True: by measured times.
-bool learn_times(Planner& planner, models::Model& model, const models::Batch& batch,
-                 const StackOptions& options, const LearnOptions& learn);
+// The network's stack options are left changed. Returns the times; none where nothing was measured.
+std::optional<StepTimes> learn_times(Planner& planner, models::Model& model,
+                                     const models::Batch& batch, const StackOptions& options,
+                                     const LearnOptions& learn);
 
 }  // namespace pareprop::plan

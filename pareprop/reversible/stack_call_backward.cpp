@@ -150,7 +150,7 @@ void StackCall::recover(int k) {
   if (!keep.tape_only()) {
     live_[at] = arithmetic_->subtract(std::move(above), f);
     probe_->compare(k, live_[at]);
-    if (k == 0 && one_input_ && !device_.is_meta()) {
+    if (k == 0 && one_input_) {
       probe_->compare_bottom(arithmetic_->leave(live_[0]), arithmetic_->leave(live_[1]));
     }
   } else if (!skip && above.defined()) {

@@ -36,6 +36,10 @@ void visit_fields(Config& c, Visit&& visit) {
   visit("strict", "Stop at an image that cannot be read, instead of leaving it out", c.strict);
 
   visit("mode", "stored, checkpoint, reprop, pareprop or auto", c.mode);
+  visit("budget",
+        "Bytes that all tensors of a process may take, such as 8GiB; none: what is free, less a "
+        "margin",
+        c.budget);
   visit("precision", "Of the branches: fp32, bf16 or fp64", c.precision);
   visit("streams", "float, exact (fixed point: the same bits in every mode), auto: exact with bf16",
         c.streams);

@@ -24,7 +24,8 @@ ordered_json json_of(const StepRecord& r) {
           {"samples_per_s", r.samples_per_s},
           {"waited", r.waited},
           {"drift", r.drift},
-          {"peak_bytes", r.peak_bytes}};
+          {"peak_bytes", r.peak_bytes},
+          {"predicted_peak_bytes", r.predicted_peak_bytes}};
 }
 
 ordered_json json_of(const EvaluationRecord& r) {
@@ -47,7 +48,8 @@ StepRecord step_of(const ordered_json& line) {
           .samples_per_s = number(line, "samples_per_s"),
           .waited = number(line, "waited"),
           .drift = number(line, "drift"),
-          .peak_bytes = static_cast<std::int64_t>(number(line, "peak_bytes"))};
+          .peak_bytes = static_cast<std::int64_t>(number(line, "peak_bytes")),
+          .predicted_peak_bytes = static_cast<std::int64_t>(number(line, "predicted_peak_bytes"))};
 }
 
 EvaluationRecord evaluation_of(const ordered_json& line) {

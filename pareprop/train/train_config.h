@@ -41,6 +41,7 @@ struct TrainConfig {
 
   // How it is trained
   std::string mode = "auto";
+  std::string budget = {};
   std::string precision = "fp32";
   std::string streams = "auto";
   bool exact = false;

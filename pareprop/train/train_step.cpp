@@ -45,6 +45,9 @@ void run_micro_step(const StepParts& parts, const models::Batch& batch, std::sha
   }
   const auto rows = static_cast<double>(scores.size(0));
   sums.loss += value * rows;
+  sums.rows += rows;
+  sums.right += static_cast<double>(count_right(scores, parts.model.row_targets(batch)));
+  scores.reset();  // of text they are large, and the backward pass does not need them
   // Streams that are not finite cannot be recovered; what the step will be refused for is in the
   // sum, and other processes wait for this one's gradients, which count as zero.
   if (std::isfinite(value)) {
@@ -55,8 +58,6 @@ void run_micro_step(const StepParts& parts, const models::Batch& batch, std::sha
       loss.mul(rows / divisor).backward();
     }
   }
-  sums.right += static_cast<double>(count_right(scores, parts.model.row_targets(batch)));
-  sums.rows += rows;
 }
 
 }  // namespace

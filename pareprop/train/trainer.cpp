@@ -14,8 +14,8 @@
 #include "pareprop/data/tokenizer_file.h"
 #include "pareprop/graph/text.h"
 #include "pareprop/models/weights.h"
-#include "pareprop/reversible/auto_tuner.h"
 #include "pareprop/reversible/torch_lanes.h"
+#include "pareprop/train/budget_keeper.h"
 #include "pareprop/train/first_weights.h"
 #include "pareprop/train/learning_rate.h"
 #include "pareprop/train/named_tensors.h"
@@ -82,7 +82,9 @@ class Run {
       go_on();
     }
     check_same_step();
-    set_stack_options();
+    keeper_.emplace(config_, data_, group_.world(), live_besides(), events_.on_message);
+    keeper_->plan(*model_, stack_options());
+    apply_plan();
     tracer_.emplace(config_, *model_, group_.rank(), step_, all_steps_, events_.on_message);
     if (writes()) {
       if (step_ < all_steps_) fs::remove(weights_file(config_.out));
@@ -166,16 +168,36 @@ class Run {
         ", others at another: expected one folder that all processes see, " + config_.out);
   }
 
-  void set_stack_options() {
-    StackOptions options{.mode = parse_mode(config_.mode),
-                         .precision = parse_precision(config_.precision),
+  StackOptions stack_options() const {
+    StackOptions options{.precision = parse_precision(config_.precision),
                          .arithmetic = arithmetic_of(config_)};
-    options.tape_budget = std::max<std::int64_t>(1, free_memory() / 4 * 3 / group_.world());
     if (!model_->stacks().empty()) {
       options.executor = make_executor(model_->weight_options().device(), options.lanes);
-      options.on_block_gradients = buckets_.on_block();
     }
-    model_->set_stack_options(options);
+    return options;
+  }
+
+  void apply_plan() {
+    StackOptions options = stack_options();
+    if (!model_->stacks().empty()) options.on_block_gradients = buckets_.on_block();
+    keeper_->apply(*model_, options);
+  }
+
+  // Tensors that are neither weights nor the optimizer's.
+  std::int64_t live_besides() const {
+    const memory::Usage usage = memory::usage();
+    return usage.total_live - usage.live_of(memory::Tag::parameters) -
+           usage.live_of(memory::Tag::optimizer);
+  }
+
+  // The step was done: what is wrong is that the next one might take too much.
+  void keep_budget() {
+    try {
+      if (keeper_->tighten(step_)) apply_plan();
+    } catch (...) {
+      save_before_failing();
+      throw;
+    }
   }
 
   void train_step(data::Prefetcher& batches, std::int64_t first) {
@@ -204,7 +226,9 @@ class Run {
                  static_cast<double>(config_.batch * config_.accumulate * group_.world()) / seconds,
              .waited = (batches.waited_seconds() - waited_before) / seconds,
              .drift = model_->drift().worst,
-             .peak_bytes = usage.total_peak};
+             .peak_bytes = usage.total_peak,
+             .predicted_peak_bytes = keeper_->plan().predicted.total_peak};
+    keep_budget();
     if (log_ && (is_due(config_.log_every) || step_ == first + 1 || step_ == all_steps_)) {
       log_->add(last_);
     }
@@ -308,8 +332,11 @@ class Run {
                        .evaluation = evaluation_,
                        .seconds = seconds_since(begin_),
                        .memory = memory::usage(),
+                       .budget_bytes = keeper_->named() ? keeper_->plan().budget : 0,
+                       .predicted_peak_bytes = keeper_->plan().predicted.total_peak,
                        .skipped = batches_.skipped()};
     for (const Stack& stack : model_->stacks()) result.stacks.push_back(stack->chosen_options());
+    result.memory.total_peak = std::max(result.memory.total_peak, keeper_->highest());
     result.waited = batches.waited_seconds() / std::max(result.seconds, 1e-9);
     if (writes()) {
       const AveragedWeights averaged(average_ ? &*average_ : nullptr);
@@ -333,6 +360,7 @@ class Run {
   CheckpointStore store_;
   std::optional<AdamW> optimizer_;
   std::optional<Ema> average_;
+  std::optional<BudgetKeeper> keeper_;
   std::optional<RunLog> log_;  // rank 0
   std::optional<StepTracer> tracer_;
   LearningRate rate_;

@@ -38,6 +38,8 @@ struct TrainResult {
   Evaluation evaluation = {};             // of the last one
   double seconds = 0.0;                   // of this process, from the first step on
   memory::Usage memory = {};              // peaks of the steps
+  std::int64_t budget_bytes = 0;          // 0: none was named
+  std::int64_t predicted_peak_bytes = 0;  // of the plan in the end
   double waited = 0.0;                    // share of the time that training waited for data
   std::vector<StackOptions> stacks = {};  // how each of the network's stacks was trained in the end
   std::vector<std::string> skipped = {};  // images that could not be read

@@ -41,7 +41,7 @@ TEST(Plan, ForPeopleATableAPictureAndTheBytesEchoed) {
   const Outcome outcome = plan({"--model", "swin_cifar", "--batch", "2", "--budget", "1GiB"});
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   for (const char* expected :
-       {"budget 1.0 GiB (1073741824 bytes)", "reprop", "pareprop", "the plan", "  stack 0  SS",
+       {"budget 1.0 GiB (1073741824 bytes)", "reprop", "pareprop", "the plan", "  SS",
         "optimizer", "Smallest budget for this batch", "Largest batch for this budget"}) {
     EXPECT_NE(outcome.out.find(expected), std::string::npos) << expected << "\n" << outcome.out;
   }

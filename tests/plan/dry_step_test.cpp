@@ -73,7 +73,7 @@ TEST_P(DryStepTest, TakesWhatARealStepTakes) {
     memory::Usage predicted = dry.run(plan);
     const auto real = real_step(c, shape, plan);
     double dry_peak = static_cast<double>(predicted.activation_peak);
-    if (mode == Mode::pareprop) dry_peak /= 1.0 + DryStep::kLaneSlack;
+    if (mode == Mode::pareprop) dry_peak /= 1.0 + dry.lane_slack();
     EXPECT_NEAR(dry_peak / static_cast<double>(real.activation_peak), 1.0, 0.02)
         << c.model << " " << name(precision) << " " << name(mode);
   }
@@ -99,6 +99,22 @@ TEST(DryStep, CountsOptimizerAndWhatItIsTold) {
   const std::int64_t added = peak({.batch = 2, .optimizer_copies = 0, .accumulates = true});
   EXPECT_GT(added, without);
   EXPECT_LE(added, without + 2 * weights);
+}
+
+TEST(DryStep, CountsOnlyActivationsWhenAsked) {
+  const auto make = [] {
+    return models::make_model("vit_cifar", {.depths = {3}}, {.device = at::kMeta});
+  };
+  const StepPlan plan{.mode = Mode::reprop};
+  DryStep all(make, {.batch = 2}), activations(make, {.batch = 2, .only_activations = true});
+  const std::int64_t peak = all.run(plan).activation_peak;
+  EXPECT_LT(peak, all.run(plan).total_peak);
+  EXPECT_EQ(activations.run(plan).total_peak, peak);
+  // Below the topmost block, gradients grow and nothing else.
+  const std::vector<std::int64_t> with = all.profile(false).stacks.front().live;
+  const std::vector<std::int64_t> without = activations.profile(false).stacks.front().live;
+  EXPECT_GT(with[0], with[1]);
+  EXPECT_EQ(without[0], without[1]);
 }
 
 }  // namespace

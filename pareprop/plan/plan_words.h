@@ -1,0 +1,19 @@
+#pragma once
+
+#include <string>
+
+#include "pareprop/plan/planner.h"
+
+namespace pareprop::plan {
+
+// "8.0 GiB (8589934592 bytes)".
+std::string exact_bytes(std::int64_t bytes);
+
+// A letter a block, from the input of the network on, stacks separated by spaces: "SSSC RR". Empty
+// for a plain network.
+std::string policy_letters(const StepPlan& step);
+
+// One line: what does not fit, and what would.
+std::string does_not_fit(const Plan& plan, const std::string& network, std::int64_t batch);
+
+}  // namespace pareprop::plan

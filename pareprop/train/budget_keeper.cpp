@@ -1,0 +1,197 @@
+#include "pareprop/train/budget_keeper.h"
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+#include <utility>
+
+#include "pareprop/data/prefetch.h"
+#include "pareprop/data/token_masking.h"
+#include "pareprop/graph/units.h"
+#include "pareprop/memory/meter.h"
+#include "pareprop/plan/byte_size.h"
+#include "pareprop/plan/free_budget.h"
+#include "pareprop/plan/learn_times.h"
+#include "pareprop/plan/plan_words.h"
+#include "pareprop/plan/step_times_file.h"
+#include "pareprop/reversible/auto_tuner.h"
+
+namespace pareprop::train {
+namespace {
+
+std::string bytes(std::int64_t count) { return text::bytes_text(static_cast<double>(count)); }
+
+std::int64_t bytes_of(const models::Batch& batch) {
+  std::int64_t sum = 0;
+  for (const at::Tensor& t : {batch.input, batch.target, batch.mask}) {
+    if (t.defined()) sum += static_cast<std::int64_t>(t.nbytes());
+  }
+  return sum;
+}
+
+plan::StepShape shape_of(const TrainConfig& config, const TrainingData& data,
+                         const models::Model& model, int processes, std::int64_t live) {
+  plan::StepShape shape{.batch = config.batch,
+                        .precision = parse_precision(config.precision),
+                        .arithmetic = arithmetic_of(config),
+                        .optimizer_copies = config.ema > 0.0 ? 3 : 2,
+                        .accumulates = config.accumulate > 1,
+                        .other_bytes = live};
+  const int waiting = data::batches_ahead(config.workers) + config.workers;
+  shape.other_bytes += waiting * bytes_of(model.example(config.batch, 0));
+  // Each sequence may have one masked token more than the mean: its scores, and their gradient.
+  if (data.text) {
+    const double mean = data::kMaskedShare * static_cast<double>(model.tokens());
+    const double more = static_cast<double>(config.batch) * (std::ceil(mean) - mean);
+    shape.other_bytes += static_cast<std::int64_t>(
+        2.0 * more * static_cast<double>(data.text->tokenizer.size()) * sizeof(float));
+  }
+  // Gradients travel in copies.
+  if (processes > 1) {
+    for (const at::Tensor& weight : model.parameters()) {
+      shape.other_bytes += static_cast<std::int64_t>(weight.nbytes());
+    }
+  }
+  return shape;
+}
+
+}  // namespace
+
+BudgetKeeper::BudgetKeeper(const TrainConfig& config, const TrainingData& data, int processes,
+                           std::int64_t live, Say say)
+    : config_(config),
+      say_(std::move(say)),
+      named_(!config.budget.empty()),
+      // What is free does not count what this process holds already.
+      budget_(named_ ? plan::parse_byte_size(config.budget)
+                     : plan::free_budget(processes) + memory::usage().total_live),
+      make_([config, &data] {
+        const auto dtype = stream_dtype(parse_precision(config.precision));
+        return make_model(config, data, {.dtype = dtype, .device = at::kMeta});
+      }),
+      shape_(shape_of(config, data, *make_(), processes, live)) {}
+
+plan::Planner BudgetKeeper::make_planner() const {
+  plan::Planner planner(make_, shape_);
+  if (times_) planner.use(*times_);
+  return planner;
+}
+
+plan::Plan BudgetKeeper::fixed_plan(plan::Planner& planner, Mode mode) const {
+  plan::Plan fixed;
+  fixed.step = planner.all(mode);
+  fixed.predicted = planner.predict(fixed.step);
+  fixed.budget = budget_;
+  fixed.fits = fixed.predicted.total_peak <= budget_;
+  return fixed;
+}
+
+void BudgetKeeper::check_fits() const {
+  if (plan_.fits || !named_) return;
+  const std::string mode = config_.mode == "auto" ? "" : " in mode " + config_.mode;
+  throw std::invalid_argument("budget: " +
+                              plan::does_not_fit(plan_, config_.model + mode, config_.batch));
+}
+
+void BudgetKeeper::plan_by_shapes(
+    const std::function<void(plan::Planner&, const plan::Plan&)>& show) {
+  plan::Planner planner = make_planner();
+  planner.use(plan::measure_macs_per_second());
+  plan_ = planner.plan(budget_);
+  if (const Mode mode = parse_mode(config_.mode); mode != Mode::automatic) {
+    const plan::Plan fixed = fixed_plan(planner, mode);
+    plan_.step = fixed.step;
+    plan_.predicted = fixed.predicted;
+    plan_.fits = fixed.fits;
+    plan_.seconds = planner.seconds(fixed.step);
+  }
+  show(planner, plan_);
+}
+
+plan::Plan BudgetKeeper::decide(models::Model& model, const StackOptions& options) {
+  const Mode mode = parse_mode(config_.mode);
+  plan::Planner planner = make_planner();
+  // Nothing is faster than storing all, so times matter only where that does not fit.
+  plan::Plan plan = fixed_plan(planner, mode == Mode::automatic ? Mode::stored : mode);
+  if (mode == Mode::automatic && !plan.fits) {
+    times_ = plan::learn_times(planner, model, model.example(config_.batch, config_.seed), options,
+                               {.budget = budget_,
+                                .network = config_.model,
+                                .folder = plan::cache_folder(),
+                                .on_message = say_});
+    plan = planner.plan_step(budget_);
+  }
+  if (!plan.fits) {
+    const plan::Plan other = planner.plan(budget_);
+    plan.smallest_budget = other.smallest_budget;
+    plan.largest_batch = other.largest_batch;
+    plan.micro_batch = other.micro_batch;
+    plan.accumulate = other.accumulate;
+  }
+  return plan;
+}
+
+void BudgetKeeper::plan(models::Model& model, const StackOptions& options) {
+  plan_ = decide(model, options);
+  memory::reset_peaks();
+  check_fits();
+  if (!say_) return;
+  if (!plan_.fits) {
+    say_("less memory is free than this needs: " +
+         plan::does_not_fit(plan_, config_.model, config_.batch));
+  } else if (named_ || (config_.mode == "auto" && plan_.step.mode != Mode::stored)) {
+    const std::string letters = plan::policy_letters(plan_.step);
+    say_("plan: at most " + bytes(plan_.predicted.total_peak) + " of " +
+         plan::exact_bytes(budget_) + ", " + std::string(name(plan_.step.mode)) +
+         (letters.empty() ? "" : " " + letters) +
+         (plan_.step.recompute_between ? ", recomputed between stacks" : ""));
+  }
+}
+
+void BudgetKeeper::apply(models::Model& model, const StackOptions& options) const {
+  plan::apply(plan_.step, model, options);
+}
+
+void BudgetKeeper::check_machine(std::int64_t step) const {
+  constexpr std::int64_t kSteps = 16, kLeast = std::int64_t{64} << 20;
+  if (step % kSteps != 0) return;
+  const std::int64_t free = free_memory();
+  if (free >= kLeast) return;
+  throw std::runtime_error("only " + bytes(free) +
+                           " of this machine's memory are left after step " + std::to_string(step) +
+                           ", and the next one might swap: stop what else is running, or name a " +
+                           "--budget below " + bytes(highest_));
+}
+
+bool BudgetKeeper::tighten(std::int64_t step) {
+  constexpr double kNear = 0.98, kBeyond = 1.005;
+  const std::int64_t peak = memory::usage().total_peak;
+  highest_ = std::max(highest_, peak);
+  check_machine(step);
+  if (!named_) return false;
+  const auto limit = static_cast<double>(budget_);
+  const auto predicted = static_cast<double>(plan_.predicted.total_peak + excess_);
+  const bool beyond = static_cast<double>(peak) > kBeyond * predicted;
+  if (peak <= budget_ && !(beyond && static_cast<double>(peak) > kNear * limit)) return false;
+
+  const std::string took = "step " + std::to_string(step) + " took " + bytes(peak) + " of " +
+                           plan::exact_bytes(budget_) + ", predicted were " +
+                           bytes(plan_.predicted.total_peak);
+  excess_ = std::max(excess_, peak - plan_.predicted.total_peak);
+  plan::Plan leaner = make_planner().plan_step(budget_ - excess_);
+  const bool is_auto = config_.mode == "auto";
+  if (!is_auto || !leaner.fits || leaner.step == plan_.step) {
+    if (peak <= budget_) return false;
+    throw std::runtime_error(took + ": the budget cannot be kept" +
+                             (is_auto ? ", nothing leaner is left" : " in mode " + config_.mode) +
+                             "; a larger --budget or a smaller --batch would do" +
+                             (is_auto ? "" : ", or --mode auto"));
+  }
+  plan_ = std::move(leaner);
+  plan_.budget = budget_;
+  if (say_) say_(took + ": from now on " + plan::policy_letters(plan_.step));
+  memory::reset_peaks();
+  return true;
+}
+
+}  // namespace pareprop::train

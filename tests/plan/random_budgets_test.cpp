@@ -1,0 +1,137 @@
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <iostream>
+#include <random>
+#include <string>
+
+#include "pareprop/memory/caching_allocator.h"
+#include "pareprop/models/registry.h"
+#include "pareprop/plan/plan_words.h"
+#include "pareprop/plan/planner.h"
+#include "pareprop/reversible/torch_lanes.h"
+
+namespace pareprop::plan {
+namespace {
+
+struct Case {
+  std::string model;
+  models::Overrides overrides;
+  StepShape shape;
+
+  std::string words() const {
+    return model + ", batch " + std::to_string(shape.batch) + ", " +
+           std::string(name(shape.precision)) +
+           (shape.arithmetic == Arithmetic::exact ? " exact" : "");
+  }
+};
+
+class RandomBudgets : public ::testing::Test {
+ protected:
+  std::int64_t below(std::int64_t n) {
+    return std::uniform_int_distribution<std::int64_t>(0, n - 1)(random_);
+  }
+
+  Case draw() {
+    Case c;
+    c.overrides.dropout = below(2) == 0 ? 0.0 : 0.1;
+    const auto blocks = [&] { return static_cast<int>(1 + below(6)); };
+    switch (below(4)) {
+      case 0:
+        c.model = "vit_cifar";
+        c.overrides.depths = {blocks()};
+        c.overrides.width = 32 * (1 + below(5));
+        break;
+      case 1:
+        c.model = "swin_cifar";
+        c.overrides.depths = {blocks(), blocks()};
+        break;
+      case 2:
+        c.model = "mvit_cifar";
+        break;
+      default:
+        c.model = "roberta_base";
+        c.overrides.depths = {blocks()};
+        c.overrides.width = 48 * (1 + below(4));
+        c.overrides.length = 16 + below(100);
+        c.overrides.vocabulary = 500 + below(3000);
+    }
+    c.shape.batch = 1 + below(12);
+    c.shape.precision = below(2) == 0 ? Precision::fp32 : Precision::bf16;
+    if (below(2) == 0) c.shape.arithmetic = Arithmetic::exact;
+    c.shape.optimizer_copies = 0;
+    return c;
+  }
+
+  // The peak of real steps, on real lanes.
+  std::int64_t measured(const Case& c, const StepPlan& plan) {
+    const std::int64_t before = memory::usage().total_live;
+    const auto model = models::make_model(c.model, c.overrides, {.seed = 3});
+    model->train();
+    apply(plan, *model,
+          {.precision = c.shape.precision,
+           .arithmetic = c.shape.arithmetic,
+           .executor = make_executor(at::kCPU, 2)});
+    const models::Batch batch = model->example(c.shape.batch, 0);
+    memory::reset_peaks();
+    // Where lanes overlap, which temporaries meet is chance.
+    const std::uint64_t steps = plan.mode == Mode::pareprop ? 8 : 2;
+    for (std::uint64_t step = 0; step < steps; ++step) {
+      model->loss(batch, {.pass = std::make_shared<Pass>(0, step)}).backward();
+      for (auto& weight : model->parameters()) weight.mutable_grad().reset();
+    }
+    return memory::usage().total_peak - before;
+  }
+
+  std::mt19937_64 random_{20261116};
+};
+
+// PAREPROP_CASES and PAREPROP_SEED choose others.
+TEST_F(RandomBudgets, PredictedPeaksAreMeasuredAndBudgetsKept) {
+  memory::install_caching_allocator();
+  const char* const seed = std::getenv("PAREPROP_SEED");
+  const char* const cases = std::getenv("PAREPROP_CASES");
+  if (seed != nullptr) random_.seed(std::stoull(seed));
+  double over = 0.0, over_lanes = 0.0, under = 0.0;
+  int overlapped = 0;
+  for (int i = 0, count = cases != nullptr ? std::stoi(cases) : 60; i < count; ++i) {
+    const Case c = draw();
+    Plan plan;
+    {
+      Planner planner(
+          [&] { return models::make_model(c.model, c.overrides, {.device = at::kMeta}); }, c.shape);
+      // Times by chance, so that plans overlap now and then.
+      StepTimes times{.stacks = {}, .rest = 1.0};
+      for (const auto& policies : planner.all(Mode::reprop).policies) {
+        static_cast<void>(policies);
+        times.stacks.push_back({1.0, 2.0, 2.0 + static_cast<double>(below(3))});
+      }
+      planner.use(times);
+      const std::int64_t least = planner.plan_step(0).smallest_budget;
+      const std::int64_t stored = planner.predict(planner.all(Mode::stored)).total_peak;
+      plan = planner.plan_step(least + (std::max(stored, least) - least) * below(12) / 10);
+    }
+    const std::string words =
+        c.words() + ", " + std::string(name(plan.step.mode)) + " " + policy_letters(plan.step);
+    ASSERT_TRUE(plan.fits) << words;
+    const std::int64_t peak = measured(c, plan.step);
+    const double ratio = static_cast<double>(plan.predicted.total_peak) / static_cast<double>(peak);
+    const bool overlap = plan.step.mode == Mode::pareprop;
+    EXPECT_LE(ratio, overlap ? 1.20 : 1.05) << words;
+    EXPECT_GE(ratio, 0.98) << words;
+    EXPECT_LE(peak, plan.budget) << words;
+    double& above = overlap ? over_lanes : over;
+    above = std::max(above, ratio - 1.0);
+    under = std::max(under, 1.0 - ratio);
+    if (overlap) ++overlapped;
+  }
+  std::cout << "predicted at most " << 100.0 * over << " % above (with lanes " << 100.0 * over_lanes
+            << " %) and " << 100.0 * under << " % below what was measured; " << overlapped
+            << " plans overlapped\n";
+  EXPECT_GT(overlapped, 0);
+}
+
+}  // namespace
+}  // namespace pareprop::plan

@@ -1,0 +1,137 @@
+#include "pareprop/train/budget_keeper.h"
+
+#include <ATen/ops/empty.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <stdexcept>
+
+#include "pareprop/memory/caching_allocator.h"
+#include "pareprop/train/trainer.h"
+#include "tests/io/temporary_folder.h"
+
+namespace pareprop::train {
+namespace {
+
+using io::testing::message_of;
+using io::testing::TemporaryFolder;
+
+class BudgetKeeperTest : public ::testing::Test {
+ protected:
+  BudgetKeeperTest() {
+    memory::install_caching_allocator();
+    setenv("XDG_CACHE_HOME", (folder_ / "cache").c_str(), 1);
+    config_.model = "vit_cifar";
+    config_.data = "digits";
+    config_.batch = 64;
+    config_.steps = 4;
+    config_.log_every = 1;
+  }
+  ~BudgetKeeperTest() override { unsetenv("XDG_CACHE_HOME"); }
+
+  // In a folder of its own, unless it goes on.
+  TrainResult run(const TrainEvents& events = {}) {
+    if (config_.resume.empty()) config_.out = (folder_ / std::to_string(++runs_)).string();
+    const auto group = make_process_group({});
+    return train(config_, *group, events);
+  }
+
+  TrainEvents listening() {
+    TrainEvents events;
+    events.on_message = [this](const std::string& what) { said_ += what + "\n"; };
+    return events;
+  }
+
+  void expect_kept(const TrainResult& result) {
+    const auto peak = static_cast<double>(result.memory.total_peak);
+    EXPECT_GT(result.budget_bytes, 0);
+    EXPECT_LE(result.memory.total_peak, result.budget_bytes) << said_;
+    EXPECT_NEAR(static_cast<double>(result.predicted_peak_bytes) / peak, 1.0, 0.05) << said_;
+    EXPECT_EQ(result.steps.back().predicted_peak_bytes, result.predicted_peak_bytes);
+  }
+
+  TemporaryFolder folder_;
+  TrainConfig config_;
+  std::string said_;
+  int runs_ = 0;
+};
+
+TEST_F(BudgetKeeperTest, RunsKeepTheirBudget) {
+  for (const char* budget : {"21MiB", "23MiB", "26MiB", "64MiB"}) {
+    config_.budget = budget;
+    const TrainResult result = run(listening());
+    expect_kept(result);
+  }
+  EXPECT_NE(said_.find("plan: at most"), std::string::npos);
+  EXPECT_NE(said_.find("stored SSSSSS"), std::string::npos) << said_;
+}
+
+TEST_F(BudgetKeeperTest, OtherKindsOfRunsToo) {
+  config_.budget = "48MiB";
+  config_.ema = 0.9;
+  config_.accumulate = 2;
+  config_.precision = "bf16";
+  expect_kept(run());
+  config_ = {};
+  config_.model = "roberta_base";
+  config_.depth = {3};
+  config_.width = 96;
+  config_.seq_len = 32;
+  config_.data = "persuasion";
+  config_.vocabulary = 600;
+  config_.budget = "24MiB";
+  config_.batch = 8;
+  config_.steps = 2;
+  config_.log_every = 1;
+  expect_kept(run());
+}
+
+TEST_F(BudgetKeeperTest, WhatDoesNotFitIsRefusedBeforeTheFirstStep) {
+  config_.budget = "15MiB";
+  const std::string message = message_of<std::invalid_argument>([&] { run(); });
+  EXPECT_NE(
+      message.find("budget: vit_cifar with batch 64 does not fit in 15.0 MiB (15728640 bytes)"),
+      std::string::npos)
+      << message;
+  EXPECT_NE(message.find("the smallest budget that would do is"), std::string::npos) << message;
+  config_.mode = "stored";
+  config_.budget = "22MiB";
+  EXPECT_NE(message_of<std::invalid_argument>([&] { run(); }).find("in mode stored"),
+            std::string::npos);
+  config_.budget = "22";
+  EXPECT_NE(message_of<std::invalid_argument>([&] { run(); }).find("unit is missing"),
+            std::string::npos);
+}
+
+TEST_F(BudgetKeeperTest, PlansAreTightenedWhenSomethingElseTakesMemory) {
+  config_.budget = "28MiB";
+  config_.steps = 6;
+  at::Tensor other;
+  TrainEvents events = listening();
+  events.on_step = [&](const StepRecord& record, std::int64_t, double) {
+    if (record.step == 2) other = at::empty({4 << 20}, at::kByte);
+  };
+  const TrainResult result = run(events);
+  EXPECT_EQ(result.step, 6);
+  EXPECT_NE(said_.find("stored SSSSSS"), std::string::npos) << said_;
+  EXPECT_NE(said_.find("from now on"), std::string::npos) << said_;
+  EXPECT_LE(result.steps.back().peak_bytes, result.budget_bytes);
+}
+
+TEST_F(BudgetKeeperTest, StopsAndSavesWhenNothingLeanerIsLeft) {
+  config_.budget = "28MiB";
+  at::Tensor other;
+  TrainEvents events = listening();
+  events.on_step = [&](const StepRecord&, std::int64_t, double) {
+    other = at::empty({64 << 20}, at::kByte);
+  };
+  const std::string message = message_of<std::runtime_error>([&] { run(events); });
+  EXPECT_NE(message.find("the budget cannot be kept, nothing leaner is left"), std::string::npos)
+      << message;
+  other.reset();
+  config_.resume = "auto";
+  EXPECT_EQ(run().step, 4);
+}
+
+}  // namespace
+}  // namespace pareprop::train
