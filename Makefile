@@ -17,7 +17,7 @@ export GOMP_SPINCOUNT ?= 2000
 no_aslr := $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test bench bench-peers bench-growth report report-png format format-check tidy asan tsan clean reconfigure
+.PHONY: help setup build demo test bench bench-peers bench-frontier bench-growth report report-png format format-check tidy asan tsan clean reconfigure
 
 help: ## What there is
 	@echo "make TARGET [JOBS=N] [TORCH_PREFIX=/path/to/libtorch]"
@@ -54,6 +54,12 @@ bench-peers: build/build.ninja ## A race with PyTorch on the same networks: hour
 	cmake --preset release -DPAREPROP_BUILD_BENCH=ON $(configure_flags)
 	cmake --build build --parallel $(JOBS) --target peers_worker peers_meter
 	$(PEERS_PYTHON) bench/peers/run.py $(PEERS)
+
+# FRONTIER="--rows 'swin_*' --precisions bf16" chooses, as PEERS does.
+bench-frontier: build/build.ninja ## Throughput against memory, ours beside PyTorch's own knobs: hours, on an idle machine
+	cmake --preset release -DPAREPROP_BUILD_BENCH=ON $(configure_flags)
+	cmake --build build --parallel $(JOBS) --target peers_worker peers_meter peers_plot
+	$(PEERS_PYTHON) bench/peers/run.py --frontier $(FRONTIER)
 
 bench-growth: build/build.ninja ## How cost grows with depth, batch and tokens: a table, and plots in docs/plots
 	cmake --preset release -DPAREPROP_BUILD_BENCH=ON $(configure_flags)

@@ -5,9 +5,11 @@ import math
 import os
 import statistics
 import sys
+import time
 from contextlib import ExitStack
 
-from rows import BARS, HUGGING_FACE, HUGGING_FACE_FAMILIES, OTHER_RIVALS, OURS, STORED_FORMS
+from rows import (BARS, COMPILE_BUDGETS, HUGGING_FACE, HUGGING_FACE_FAMILIES, OTHER_RIVALS, SHARES, STORED_FORMS,
+                  is_ours)
 from workers import Contestant
 
 
@@ -36,11 +38,22 @@ class Race:
                 "precision": self.precision, "threads": self.options.threads,
                 "weights": self.file("weights"), "batch": self.file("batch"), **more}
 
+    def our_job(self, name):
+        if name in SHARES:
+            return self.job(name, mode="auto", share=SHARES[name], times=self.file(f"times-{self.row.label}"))
+        return self.job(name, mode=name.removeprefix("ours_"))
+
     def torch_job(self, name, attention, **more):
-        rival = {"torch_sdpa": "eager", "torch_matmul": "eager"}.get(name, name.removeprefix("torch_"))
-        return self.job(name, rival=rival, attention=attention, **more)
+        if name in COMPILE_BUDGETS:
+            more |= {"rival": "compile", "memory_budget": COMPILE_BUDGETS[name]}
+        elif name in STORED_FORMS:
+            more |= {"rival": "eager"}
+        else:
+            more |= {"rival": name.removeprefix("torch_")}
+        return self.job(name, attention=attention, **more)
 
     def run(self):
+        self.begin = time.monotonic()
         with ExitStack() as self.stack:
             model = self.make_files()
             attention = self.enter_all()
@@ -68,9 +81,9 @@ class Race:
             best[name] = min(best[name], self.estimate(name))
         attention = STORED_FORMS[min(best, key=best.get)] if forms else "matmul"
         for name in self.options.contestants:
-            if name in OURS:
-                self.enter("ours", self.job(name, mode=name.removeprefix("ours_")))
-            elif name in OTHER_RIVALS or (name == HUGGING_FACE and self.has_hugging_face()):
+            if is_ours(name):
+                self.enter("ours", self.our_job(name))
+            elif name in OTHER_RIVALS or name in COMPILE_BUDGETS or (name == HUGGING_FACE and self.has_hugging_face()):
                 self.enter("torch", self.torch_job(name, attention))
         return attention
 
@@ -117,7 +130,9 @@ class Race:
         """A few steps to get warm, then the gradients, before anything is timed."""
         result = self.results[racer.name] = {"ms": [], "attention": job.get("attention")}
         first = racer.ask(f"warm {self.options.warm}")
-        if racer.name == "torch_compile":
+        if racer.ready.get("plan"):
+            result["plan"] = racer.ready["plan"]
+        if job.get("rival") == "compile":
             result["compile_s"] = first["seconds_of_first"]
         if racer.name != HUGGING_FACE:
             answer = racer.ask(f"gradients {self.file('got')}")
@@ -139,7 +154,7 @@ class Race:
         has our allocator."""
         result = racer.ask("memory")
         result["rss_ready_bytes"] = racer.ready["rss_bytes"]
-        if racer.name not in OURS and self.options.meter:
+        if not is_ours(racer.name) and self.options.meter:
             own = STORED_FORMS.get(racer.name, attention)
             job = self.torch_job(racer.name, own, meter=str(self.options.meter))
             result |= self.ask_assistant(job, "warm 1", "memory")
@@ -155,6 +170,9 @@ class Race:
         names = list(self.racers)
         steps = max(self.options.steps, math.ceil(1e3 * self.options.turn_seconds / self.estimate(names[0])))
         for turn in range(self.options.rounds):
+            if turn and time.monotonic() - self.begin > self.options.row_seconds:
+                say(f"{self.row.label} {self.precision}: no time for more rounds")
+                break
             shift = turn % len(names)
             for name in names[shift:] + names[:shift]:
                 self.results[name]["ms"] += self.racers[name].ask(f"steps {steps}")["ms"]

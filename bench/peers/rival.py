@@ -2,7 +2,7 @@
 is a job:
     {"name": ..., "rival": "eager" | "compile" | "checkpoint" | "reversible" | "hugging_face",
      "attention": "sdpa" | "matmul", "model": ..., "precision": "fp32" | "bf16", "threads": N,
-     "weights": FILE, "batch": FILE, "meter": LIBRARY or null}
+     "weights": FILE, "batch": FILE, "meter": LIBRARY or null, "memory_budget": 0 to 1, of compile}
 Commands for the last job, or for that of another name after "use NAME":
     gradients FILE, warm N, steps N, memory: as in worker.cpp
     peak SIDE SECONDS   what matrix products reach, square ones and those of the step
@@ -20,6 +20,7 @@ import sys
 import time
 
 import torch
+import torch._functorch.config as functorch
 from safetensors.torch import load_file, save_file
 
 import gemm
@@ -73,6 +74,17 @@ def give_back():
     ctypes.CDLL(None).malloc_trim(0)
 
 
+def compiled(loss, memory_budget):
+    """By inductor, with torch's own knob. Each call has a backend of its own: with the same one, dynamo would
+    take the code of another network of this class in this process, and its budget."""
+    from torch._inductor.compile_fx import compile_fx
+
+    def backend(graph, inputs):
+        with functorch.patch(activation_memory_budget=memory_budget):
+            return compile_fx(graph, inputs)
+    return torch.compile(loss, backend=backend)
+
+
 class Contestant:
     def __init__(self, job):
         torch.set_num_threads(job["threads"])
@@ -85,7 +97,9 @@ class Contestant:
             strategy = rival if rival in ("checkpoint", "reversible") else "stored"
             self.network = networks.make(job["model"], state, batch, job["attention"], strategy)
         self.inputs, self.targets = self.network.prepare(batch)
-        self.loss = torch.compile(self.network.loss) if rival == "compile" else self.network.loss
+        self.loss = self.network.loss
+        if rival == "compile":
+            self.loss = compiled(self.loss, job.get("memory_budget", functorch.activation_memory_budget))
         self.meter = Meter(job["meter"]) if job.get("meter") else None
         if self.meter:
             self.meter.watch_gradients(self.network)
@@ -107,6 +121,7 @@ class Contestant:
             raise RuntimeError(f"no gradient for {', '.join(missing)}")
         save_file({name: p.grad.contiguous() for name, p in self.network.named_parameters()}, file)
         self.network.zero_grad(set_to_none=True)
+        give_back()
         return {"loss": loss}
 
     def warm(self, count):
@@ -187,6 +202,8 @@ class Server:
             dropped = self.contestants.pop(words[0], None)
             self.current = None if self.current is dropped else self.current
             del dropped
+            if not self.contestants:
+                torch._dynamo.reset()  # it compiles a function only so many times
             give_back()
             return {}
         if command in ("perturb", "compare"):

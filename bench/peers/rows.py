@@ -35,6 +35,10 @@ QUICK_ROWS = [
     Row("roberta_base", 4, {"depths": [4], "width": 48, "length": 32, "vocabulary": 101}),
 ]
 
+# Throughput against memory.
+FRONTIER_ROWS = [Row("vit_small", 32), Row("swin_tiny", 16), Row("roberta_base", 8, {"length": 128})]
+FRONTIER_QUICK_ROWS = [row for row in QUICK_ROWS if row.model in ("vit_tiny", "swin_tiny")]
+
 OURS = ["ours_stored", "ours_checkpoint", "ours_reprop", "ours_pareprop", "ours_auto"]
 STORED_FORMS = {"torch_sdpa": "sdpa", "torch_matmul": "matmul"}
 # These use the attention of the faster of the forms.
@@ -43,9 +47,20 @@ HUGGING_FACE = "hugging_face"
 CONTESTANTS = OURS + list(STORED_FORMS) + OTHER_RIVALS + [HUGGING_FACE]
 HUGGING_FACE_FAMILIES = ("vit", "swin", "roberta")
 
+# Of the frontier. Ours within a share of the activations of our stored training; torch.compile with its
+# activation_memory_budget.
+SHARES = {f"ours_at_{percent}": percent / 100 for percent in (5, 15, 30, 60, 100)}
+COMPILE_BUDGETS = {f"torch_compile_at_{percent}": percent / 100 for percent in (10, 30, 60, 100)}
+FRONTIER = ["ours_reprop", "ours_pareprop", *SHARES, "ours_stored",
+            *STORED_FORMS, "torch_checkpoint", *COMPILE_BUDGETS]
+
 # Largest relative difference of a gradient from that of stored float32 PyTorch, matmul attention. In bf16
 # PyTorch's own is up to 0.1 away (biases of norms within MViT's attention); a wrong one, about 1.
 BARS = {"fp32": 1e-3, "bf16": 2.5e-1}
+
+
+def is_ours(name):
+    return name.startswith("ours_")
 
 
 def chosen(names, patterns):

@@ -1,9 +1,10 @@
 """Races this project against PyTorch on the same networks, weights and batches: checks gradients, then
-lets all contestants take turns, and writes a table. `make bench-peers`, or see --help; README.md says
-how to read the table."""
+lets all contestants take turns, and writes a table. `make bench-peers` and `make bench-frontier`, or see
+--help; README.md says how to read the tables."""
 
 import argparse
 import json
+import math
 import os
 import platform
 import sys
@@ -12,9 +13,10 @@ from contextlib import ExitStack
 from importlib.metadata import version
 from pathlib import Path
 
+import frontier
 import report
 from race import Race, WrongGradients, say
-from rows import BARS, CONTESTANTS, QUICK_ROWS, ROWS, chosen
+from rows import BARS, CONTESTANTS, FRONTIER, FRONTIER_QUICK_ROWS, FRONTIER_ROWS, QUICK_ROWS, ROWS, chosen
 from workers import HERE, Workers, WorkerError, environment
 
 
@@ -22,8 +24,9 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     build = HERE.parent.parent / "build"
     add = parser.add_argument
-    add("--build", type=Path, default=build, help="where CMake built peers_worker and peers_meter")
-    add("--out", type=Path, default=build / "bench-peers", help="folder of the results")
+    add("--build", type=Path, default=build, help="where CMake built peers_worker, peers_meter and peers_plot")
+    add("--frontier", action="store_true", help="throughput against memory: budgets of ours beside torch's own knobs")
+    add("--out", type=Path, help="folder of the results; bench-peers or bench-frontier in build, when not given")
     add("--rows", default="*", help="which rows, patterns separated by commas")
     add("--precisions", default=",".join(sensible_precisions()),
         help="fp32, bf16; by default bf16 only where the CPU has the vectors that torch's bf16 products need")
@@ -32,6 +35,7 @@ def parse():
     add("--rounds", type=int, default=5, help="turns of each contestant")
     add("--steps", type=int, default=2, help="timed steps of a turn, at least")
     add("--turn-seconds", type=float, default=1.0, help="small rows take more steps, for so long a turn")
+    add("--row-seconds", type=float, default=math.inf, help="a row begins no other round after so long")
     add("--warm", type=int, default=2, help="steps before the first turn")
     add("--gemm-seconds", type=float, default=5.0, help="for the machine's GEMM peak of a row; 0: none")
     add("--gemm-side", type=int, default=2048)
@@ -41,7 +45,9 @@ def parse():
     add("--no-meter", action="store_true", help="do not measure PyTorch's activations")
     add("--fresh", action="store_true", help="forget the results that are there")
     add("--list", action="store_true", help="print rows and contestants, and end")
-    return parser.parse_args()
+    options = parser.parse_args()
+    options.out = options.out or build / ("bench-frontier" if options.frontier else "bench-peers")
+    return options
 
 
 def cpu_info(key):
@@ -71,14 +77,17 @@ def settle(options):
     if options.quick:
         options.rounds, options.steps, options.turn_seconds, options.warm = 1, 1, 0.0, 1
         options.gemm_seconds, options.gemm_side = 0.05, 128
-    options.contestants = chosen(CONTESTANTS, options.contestants)
+    if options.frontier:
+        options.gemm_seconds = 0
+    options.contestants = chosen(FRONTIER if options.frontier else CONTESTANTS, options.contestants)
     options.precisions = chosen(list(BARS), options.precisions)
     options.worker = options.build / "bench" / "peers" / "peers_worker"
     options.meter = None if options.no_meter else options.build / "bench" / "peers" / "libpeers_meter.so"
-    for needed in filter(None, (options.worker, options.meter)):
+    options.plot = options.build / "bench" / "peers" / "peers_plot" if options.frontier else None
+    for needed in filter(None, (options.worker, options.meter, options.plot)):
         if not needed.exists():
-            sys.exit(f"peers: {needed} is not there: build the targets peers_worker and peers_meter, or name "
-                     "another folder with --build")
+            sys.exit(f"peers: {needed} is not there: build the targets peers_worker, peers_meter and peers_plot, or "
+                     "name another folder with --build")
     keys = ("contestants", "threads", "rounds", "steps", "turn_seconds", "seed", "quick")
     return {key: getattr(options, key) for key in keys} | machine()
 
@@ -97,7 +106,7 @@ def load(path, settings):
     return done
 
 
-def race_all(options, settings, rows, done, file):
+def race_all(options, settings, rows, done, file, pages):
     """Adds to `done`, and to the file as they come; returns [label, precision, why] of those that failed."""
     failed = []
     with tempfile.TemporaryDirectory(dir=options.out) as folder, ExitStack() as stack:
@@ -118,15 +127,20 @@ def race_all(options, settings, rows, done, file):
             done[row.label, precision] = result | {"settings": settings}
             with open(file, "a") as lines:
                 lines.write(json.dumps(done[row.label, precision]) + "\n")
-            print(report.row_table(result), flush=True)
+            print(pages.row_table(result), flush=True)
     return failed
 
 
 def main():
     options = parse()
-    rows = QUICK_ROWS if options.quick else ROWS
+    pages = frontier if options.frontier else report
+    if options.frontier:
+        rows = FRONTIER_QUICK_ROWS if options.quick else FRONTIER_ROWS
+    else:
+        rows = QUICK_ROWS if options.quick else ROWS
     if options.list:
-        print("rows:", *(row.label for row in rows), "\ncontestants:", *CONTESTANTS)
+        print("rows:", *(row.label for row in rows),
+              "\ncontestants:", *(FRONTIER if options.frontier else CONTESTANTS))
         return 0
     try:
         labels = chosen([row.label for row in rows], options.rows)
@@ -138,14 +152,16 @@ def main():
     if options.fresh:
         file.unlink(missing_ok=True)
     done = load(file, settings)
-    failed = race_all(options, settings, [row for row in rows if row.label in labels], done, file)
+    failed = race_all(options, settings, [row for row in rows if row.label in labels], done, file, pages)
     order = [(row.label, precision) for precision in BARS for row in rows]
     results = [done[key] for key in order if key in done]
-    (options.out / "table.md").write_text(report.whole(results, settings, failed))
-    whole = {"settings": settings, "summary": report.summary(results), "failed": failed, "rows": results}
+    (options.out / "table.md").write_text(pages.whole(results, settings, failed))
+    whole = {"settings": settings, "summary": pages.summary(results), "failed": failed, "rows": results}
     (options.out / "results.json").write_text(json.dumps(whole, indent=1) + "\n")
-    print(report.summary_text(results))
-    print(f"written: {options.out}/table.md, results.json, results.jsonl")
+    plots = frontier.draw(results, options.plot, options.out) if options.frontier else []
+    print(pages.summary_text(results))
+    written = ["table.md", "results.json", "results.jsonl", *(file.name for file in plots)]
+    print(f"written: {options.out}/" + ", ".join(written))
     return 1 if failed else 0
 
 

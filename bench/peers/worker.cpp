@@ -1,12 +1,14 @@
 // Our contestants, driven by run.py line by line. A line that is a JSON object is a job:
 //     {"name": ..., "model": "vit_small", "overrides": {"depths": [2]}, "mode": "reprop",
 //      "precision": "bf16", "threads": 2, "weights": FILE, "batch": FILE}
-// without "weights" and "batch" where only files are to be made. Commands for the last job, or for
-// that of another name after "use NAME", each answered by a line of JSON, {"error": ...} when it
-// failed:
+// without "weights" and "batch" where only files are to be made. Mode auto is the planner's choice:
+// within the memory that is free, or within a "share" of the activations of stored training, by
+// times that are measured once and kept in the folder "times". The answer says what it is. Commands
+// for the last job, or for that of another name after "use NAME", each answered by a line of JSON,
+// {"error": ...} when it failed:
 //     export WEIGHTS BATCH SAMPLES SEED   writes weights under our names, and a batch
 //     gradients FILE   one step; its gradients, and "loss"
-//     warm N           N steps, and in mode auto as many as it takes to decide
+//     warm N           N steps
 //     steps N          milliseconds of N steps, after one that is not timed
 //     memory           peaks of one step
 // and "drop NAME", which forgets a job, and "quit".
@@ -23,18 +25,17 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "bench/peers/planned.h"
 #include "pareprop/io/safetensors.h"
 #include "pareprop/memory/caching_allocator.h"
 #include "pareprop/models/registry.h"
 #include "pareprop/models/weights.h"
+#include "pareprop/plan/plan_words.h"
 
 namespace {
 
 using namespace pareprop;
 using nlohmann::json;
-
-// Trials of mode auto, three of each kind (reversible/auto_tuner.cpp), and one step of its choice.
-constexpr int kAutoSteps = 7;
 
 models::Overrides overrides_of(const json& job) {
   models::Overrides change{.dropout = 0.0, .drop_path = 0.0};
@@ -79,15 +80,15 @@ class Worker {
     at::set_num_threads(job.at("threads"));
     model_ = models::make_model(job.at("model"), overrides_);
     model_->train();
-    const Mode mode = parse_mode(job.value("mode", "stored"));
-    model_->set_stack_options(
-        {.mode = mode, .precision = parse_precision(job.value("precision", "fp32"))});
-    least_warm_ = mode == Mode::automatic ? kAutoSteps : 0;
     if (!job.contains("weights")) return;
     models::load_weights(*model_, io::SafetensorsFile(job.at("weights").get<std::string>()));
     const io::SafetensorsFile batch(job.at("batch").get<std::string>());
     batch_ = {.input = batch.tensor("input").clone(), .target = batch.tensor("target").clone()};
+    set_mode(parse_mode(job.at("mode").get<std::string>()),
+             parse_precision(job.at("precision").get<std::string>()));
   }
+
+  const json& plan() const { return plan_; }
 
   json answer(const std::string& line) {
     std::istringstream words(line);
@@ -99,15 +100,33 @@ class Worker {
       return export_to(file, other, number, seed);
     }
     if (command == "gradients" && words >> file) return gradients(file);
-    if (command == "warm" && words >> number) {
-      return warm(std::max<std::int64_t>(number, least_warm_));
-    }
+    if (command == "warm" && words >> number) return warm(number);
     if (command == "steps" && words >> number) return steps(number);
     if (command == "memory") return memory();
     throw std::invalid_argument("unknown command '" + line + "'");
   }
 
  private:
+  void set_mode(Mode mode, Precision precision) {
+    const StackOptions options{.mode = mode, .precision = precision};
+    if (mode != Mode::automatic) return model_->set_stack_options(options);
+    peers::PlanRequest request{.model = job_.at("model"),
+                               .overrides = overrides_,
+                               .precision = precision,
+                               .share = job_.value("share", 0.0)};
+    if (job_.contains("times")) request.times = job_.at("times").get<std::string>();
+    const plan::Plan plan = peers::plan_step(request, *model_, batch_);
+    plan::apply(plan.step, *model_, options);
+    memory::trim();
+    plan_ = {{"budget_bytes", plan.budget},
+             {"predicted_peak_bytes", plan.predicted.total_peak},
+             {"fits", plan.fits},
+             {"mode", name(plan.step.mode)},
+             {"policies", plan::policy_letters(plan.step)},
+             {"recompute_between", plan.step.recompute_between}};
+    if (request.share > 0.0) plan_["share"] = request.share;
+  }
+
   json export_to(const std::string& weights, const std::string& batch, std::int64_t samples,
                  std::uint64_t seed) {
     models::save_weights(*model_, weights);
@@ -141,6 +160,7 @@ class Worker {
     }
     io::write_safetensors(file, all);
     drop_gradients();
+    memory::trim();
     return {{"loss", loss}};
   }
 
@@ -185,7 +205,7 @@ class Worker {
   models::Overrides overrides_;
   std::shared_ptr<models::Model> model_;
   models::Batch batch_;
-  std::int64_t least_warm_ = 0;
+  json plan_;
 };
 
 class Server {
@@ -194,7 +214,7 @@ class Server {
     if (line.rfind("{", 0) == 0) {
       const json job = json::parse(line);
       current_ = workers_[job.at("name")] = std::make_shared<Worker>(job);
-      return {{"ready", true}, {"rss_bytes", process_bytes("VmRSS")}};
+      return {{"ready", true}, {"rss_bytes", process_bytes("VmRSS")}, {"plan", current_->plan()}};
     }
     std::istringstream words(line);
     std::string command, name;

@@ -7,27 +7,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-try:
-    import safetensors  # noqa: F401
-except ImportError:
-    print("safetensors is not installed: skipped")
-    sys.exit(77)
+from quick_run import PEERS, WORKER, quick_run
 
-WORKER = Path(sys.argv[1]).resolve()
-PEERS = Path(__file__).resolve().parents[2] / "bench" / "peers"
-sys.path.insert(0, str(PEERS))
-
-import report  # noqa: E402
-from rows import BARS, OURS, QUICK_ROWS  # noqa: E402
+import report
+from rows import BARS, OURS, QUICK_ROWS
 
 SAME_NETWORK = [*OURS, "torch_sdpa", "torch_matmul", "torch_checkpoint", "torch_reversible"]
-
-
-def run(out, *more):
-    command = [sys.executable, str(PEERS / "run.py"), "--quick", "--build", str(WORKER.parents[2]),
-               "--out", str(out), "--precisions", "fp32", "--threads", "2",
-               "--contestants", ",".join(SAME_NETWORK), *more]
-    return subprocess.run(command, text=True, capture_output=True)
 
 
 def check_results(out):
@@ -42,6 +27,8 @@ def check_results(out):
             assert one["gradient_difference"] <= BARS["fp32"], (row["label"], name)
             assert one["median_ms"] > 0 and one["activation_peak_bytes"] > 0
             assert one["rss_peak_bytes"] > one["activation_peak_bytes"]
+        plan = row["contestants"]["ours_auto"]["plan"]
+        assert plan["fits"] and plan["mode"] == "stored", plan  # all of it fits in what is free
         kept = {name: one["activation_peak_bytes"] for name, one in row["contestants"].items()}
         assert kept["ours_reprop"] < kept["ours_stored"], kept
         assert kept["torch_reversible"] < kept["torch_matmul"], kept
@@ -52,7 +39,7 @@ def check_results(out):
 
 def check_resume(out):
     before = (out / "results.jsonl").read_text()
-    done = run(out)
+    done = quick_run(out, SAME_NETWORK)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("there already") == len(QUICK_ROWS), done.stderr
     assert (out / "results.jsonl").read_text() == before
@@ -88,7 +75,7 @@ def main():
     check_summary()
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "out"
-        done = run(out)
+        done = quick_run(out, SAME_NETWORK)
         assert done.returncode == 0, done.stdout + done.stderr
         check_results(out)
         check_resume(out)

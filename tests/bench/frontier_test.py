@@ -1,0 +1,114 @@
+"""The frontier of bench/peers: verdicts of results that are made up, then a quick run: plans keep to their
+budgets, more budget is not less plan, tables and pictures are written."""
+
+import json
+import subprocess
+import tempfile
+import xml.etree.ElementTree
+from pathlib import Path
+
+from quick_run import WORKER, quick_run
+
+import frontier
+from rows import FRONTIER, FRONTIER_QUICK_ROWS, FRONTIER_ROWS, SHARES
+
+RACED = [name for name in FRONTIER if not name.startswith("torch_compile")]  # compiling takes minutes
+
+
+def point(mib, speed, budget=None):
+    one = {"samples_per_s": speed, "median_ms": 1e3 / speed, "activation_peak_bytes": mib * 2**20,
+           "gradient_difference": 1e-7}
+    if budget is not None:
+        one["plan"] = {"budget_bytes": budget * 2**20, "predicted_peak_bytes": mib * 2**20, "fits": True,
+                       "mode": "reprop", "policies": "SR", "recompute_between": False}
+    return one
+
+
+def made_up():
+    return {"label": "vit-b1", "precision": "fp32", "parameters": 1e6, "gmacs": 1.0, "attention": "sdpa",
+            "contestants": {
+                "ours_at_5": point(4, 10.0, 5), "ours_at_30": point(28, 12.0, 30),
+                "ours_at_60": point(65, 9.0, 60), "ours_reprop": point(4, 9.5),
+                "torch_sdpa": point(90, 30.0), "torch_checkpoint": point(30, 8.0),
+                "torch_compile_at_30": point(29, 16.0), "torch_compile_at_60": point(61, 20.0)}}
+
+
+def check_verdicts():
+    found = {one["contestant"]: one for one in frontier.verdicts(made_up())}
+    assert list(found) == ["ours_at_5", "ours_at_30", "ours_at_60", "ours_reprop"], list(found)
+    lean, some, more, mode = found.values()
+    # Nobody else is as lean; of two within the budget the faster counts; a byte more than the budget does not.
+    assert (lean["rival"], lean["ratio"], lean["rise"], lean["kept"]) == (None, None, None, True), lean
+    assert (some["rival"], some["ratio"], some["rise"]) == ("torch_compile_at_30", 0.75, 1.2), some
+    assert (more["rival"], more["rise"], more["kept"]) == ("torch_compile_at_30", 0.75, False), more
+    assert (mode["rival"], mode["share"], mode["rise"], mode["limit_bytes"]) == (None, None, None, 4 * 2**20), mode
+
+
+def check_summary():
+    part = frontier.summary([made_up()])["fp32"]
+    assert (part["points"], part["kept"], part["compared"], part["as_fast"]) == (3, 2, 2, 0), part
+    assert (part["rises"], part["rises_of"], part["worst"]) == (1, 2, 9.0 / 16.0), part
+    assert part["worst_point"] == "vit-b1 ours_at_60", part
+    table = frontier.row_table(made_up())
+    assert "(**above**)" in table and "none is as lean" in table, table
+
+
+def check_without_meter():
+    result = made_up()
+    for name in result["contestants"]:
+        if name.startswith("torch_"):
+            result["contestants"][name]["activation_peak_bytes"] = None
+    assert all(one["rival"] is None for one in frontier.verdicts(result))
+    assert [one["name"] for one in frontier.plot(result)["series"]] == ["ours, by budget", "our reprop and pareprop"]
+
+
+def check_rows():
+    assert [row.label for row in FRONTIER_ROWS] == ["vit_small-b32", "swin_tiny-b16", "roberta_base-b8x128"]
+    assert list(SHARES.values()) == [0.05, 0.15, 0.3, 0.6, 1.0]
+
+
+def check_plot_program():
+    program = WORKER.parent / "peers_plot"
+    done = subprocess.run([program], input="{}", text=True, capture_output=True)
+    assert (done.returncode, done.stdout) == (1, "") and "peers_plot: " in done.stderr, done
+    done = subprocess.run([program], input=json.dumps(frontier.plot(made_up())), text=True, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    assert "ours, by budget" in "".join(xml.etree.ElementTree.fromstring(done.stdout).itertext())
+
+
+def check_quick(out):
+    done = quick_run(out, RACED, "--frontier")
+    assert done.returncode == 0, done.stdout + done.stderr
+    whole = json.loads((out / "results.json").read_text())
+    assert whole["failed"] == [] and len(whole["rows"]) == len(FRONTIER_QUICK_ROWS)
+    for row in whole["rows"]:
+        assert set(row["contestants"]) == set(RACED), row["label"]
+        points = [row["contestants"][name] for name in SHARES]
+        stored = row["contestants"]["ours_stored"]["activation_peak_bytes"]
+        for name, one in zip(SHARES, points):
+            plan, took = one["plan"], one["activation_peak_bytes"]
+            print(f"{row['label']} {name}: {plan['policies']} {plan['mode']}, budget {plan['budget_bytes']}, "
+                  f"predicted {plan['predicted_peak_bytes']}, took {took}")
+            assert abs(plan["budget_bytes"] / stored - SHARES[name]) < 0.02, (stored, plan)
+            assert took <= plan["budget_bytes"] or not plan["fits"], (name, one)
+            assert plan["fits"] == (plan["predicted_peak_bytes"] <= plan["budget_bytes"]), plan
+        assert points[-1]["plan"]["fits"] and not points[0]["plan"]["fits"]  # the rest of so small a network is more
+        assert (out / f"frontier-{row['label']}-fp32.svg").stat().st_size > 1000
+        assert f"## {row['label']}, fp32" in (out / "table.md").read_text()
+    before = (out / "results.jsonl").read_text()
+    done = quick_run(out, RACED, "--frontier")
+    assert done.stderr.count("there already") == len(FRONTIER_QUICK_ROWS), done.stderr
+    assert (out / "results.jsonl").read_text() == before
+
+
+def main():
+    check_verdicts()
+    check_summary()
+    check_without_meter()
+    check_rows()
+    check_plot_program()
+    with tempfile.TemporaryDirectory() as folder:
+        check_quick(Path(folder) / "out")
+
+
+main()
