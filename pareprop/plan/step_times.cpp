@@ -41,11 +41,13 @@ TimedStep timed_step(models::Model& model, const models::Batch& batch, StackOpti
     step.makespans.push_back(timeline.makespan());
     step.recoveries.push_back(recovery);
   };
-  model.set_stack_options(std::move(options));
+  model.set_stack_options(options);
   const auto begin = Clock::now();
   model.loss(batch, {.pass = std::make_shared<Pass>(0, 0)}).backward();
   step.all = seconds_since(begin);
   for (auto& weight : model.parameters()) weight.mutable_grad().reset();
+  options.on_trace = nullptr;  // it would outlive what it writes to
+  model.set_stack_options(std::move(options));
   return step;
 }
 
