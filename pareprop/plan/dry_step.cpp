@@ -139,14 +139,14 @@ memory::Usage DryStep::run(const StepPlan& plan, std::int64_t batch, bool accumu
   drop_gradients();
 
   for (std::size_t tag = 0; tag < memory::kTags; ++tag) usage.peak[tag] -= before.live[tag];
-  usage.activation_peak += shape_.other_bytes - before.activation_live;
+  usage.activation_peak -= before.activation_live;
   // Drift probes, scratch of torch's own ops and the like, which the meta device has not.
   std::int64_t more = 4096 + usage.activation_peak / 256;
   for (const Stack& stack : model_->stacks()) more += 512 * stack->depth();
   if (plan.mode == Mode::pareprop) {
     more += static_cast<std::int64_t>(lane_slack() * static_cast<double>(usage.activation_peak));
   }
-  usage.activation_peak += more;
+  usage.activation_peak += more + shape_.other_bytes;
   usage.total_peak += more + shape_.other_bytes - before.total_live;
   if (shape_.only_activations) usage.total_peak = usage.activation_peak;
   return usage;
