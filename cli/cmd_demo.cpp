@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Flags {
+struct DemoFlags {
   DigitsTraining training;
   std::string precision = "fp32";
   int threads = 0;
@@ -28,7 +28,7 @@ struct Flags {
   std::string json;
 };
 
-DigitsTraining checked_training(const Flags& flags) {
+DigitsTraining checked_training(const DemoFlags& flags) {
   expect_at_least("--steps", 1, flags.training.steps);
   expect_at_least("--batch", 1, flags.training.batch);
   expect_at_least("--threads", 0, flags.threads);
@@ -84,7 +84,7 @@ DemoReport train_all(DigitsTraining training, Progress& progress) {
   return report;
 }
 
-int run_demo(const Flags& flags, const Console& console) {
+int run_demo(const DemoFlags& flags, const Console& console) {
   const DigitsTraining training = checked_training(flags);
   const JsonOutput json(flags.json, console.out);
   PictureFiles files;
@@ -121,7 +121,7 @@ int run_demo(const Flags& flags, const Console& console) {
 Action add_demo(CLI::App& app) {
   auto* command = app.add_subcommand(
       "demo", "Train a small vision transformer on handwritten digits in every mode");
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<DemoFlags>();
   command->add_option("--steps", flags->training.steps, "Training steps in each mode");
   command->add_option("--batch", flags->training.batch, "Images in a step");
   command->add_option("--precision", flags->precision, "Of the branches: fp32, bf16 or fp64");

@@ -17,7 +17,7 @@
 namespace pareprop::cli {
 namespace {
 
-struct Flags {
+struct EvalFlags {
   std::string run = "run";
   std::string data;
   std::int64_t batch = 64;
@@ -25,7 +25,7 @@ struct Flags {
   std::string json;
 };
 
-int evaluate_run(const Flags& flags, const Console& console) {
+int evaluate_run(const EvalFlags& flags, const Console& console) {
   expect_at_least("--batch", 1, flags.batch);
   expect_at_least("--threads", 0, flags.threads);
   if (flags.threads > 0) at::set_num_threads(flags.threads);
@@ -75,7 +75,7 @@ int evaluate_run(const Flags& flags, const Console& console) {
 Action add_eval(CLI::App& app) {
   auto* command =
       app.add_subcommand("eval", "Loss and accuracy of a trained network on data held out");
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<EvalFlags>();
   command->add_option("--run", flags->run, "Folder of the run")->type_name("FOLDER");
   command->add_option("--data", flags->data, "As for train (default: the run's)");
   command->add_option("--batch", flags->batch, "Samples at a time");

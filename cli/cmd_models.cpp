@@ -24,12 +24,12 @@ std::string stacks_text(const std::vector<int>& depths) {
   return text;
 }
 
-struct Flags {
+struct ModelsFlags {
   bool plain = false;
   std::string json;
 };
 
-int list_models(const Flags& flags, const Console& console) {
+int list_models(const ModelsFlags& flags, const Console& console) {
   const JsonOutput json(flags.json, console.out);
   const auto free = static_cast<double>(free_memory());
   auto rows = nlohmann::ordered_json::array();
@@ -79,7 +79,7 @@ int list_models(const Flags& flags, const Console& console) {
 
 Action add_models(CLI::App& app) {
   auto* command = app.add_subcommand("models", "List the models and what they need");
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<ModelsFlags>();
   command->add_flag("--plain", flags->plain, "The ordinary, non-reversible networks");
   command->add_option("--json", flags->json, kJsonHelp)->type_name("FILE");
   return [flags](const Console& console) { return list_models(*flags, console); };

@@ -17,7 +17,7 @@
 namespace pareprop::cli {
 namespace {
 
-struct Flags : StepFlags {
+struct PlanFlags : StepFlags {
   std::string budget;
   std::string optimizer = "adamw";
   std::int64_t accumulate = 1;
@@ -31,7 +31,7 @@ int optimizer_copies(const std::string& optimizer) {
 }
 
 // By steps that are timed, or by what the machine multiplies in a second.
-bool learn(plan::Planner& planner, const Flags& flags, const plan::StepShape& shape,
+bool learn(plan::Planner& planner, const PlanFlags& flags, const plan::StepShape& shape,
            std::int64_t budget, const Console& console) {
   if (!flags.measure) {
     planner.use(plan::measure_macs_per_second());
@@ -49,7 +49,7 @@ bool learn(plan::Planner& planner, const Flags& flags, const plan::StepShape& sh
   return times.has_value();
 }
 
-int plan_model(const Flags& flags, const Console& console) {
+int plan_model(const PlanFlags& flags, const Console& console) {
   apply_step_flags(flags);
   expect_at_least("--accumulate", 1, flags.accumulate);
   const std::int64_t budget =
@@ -87,7 +87,7 @@ int plan_model(const Flags& flags, const Console& console) {
 Action add_plan(CLI::App& app) {
   auto* command =
       app.add_subcommand("plan", "See whether a training step fits in a number of bytes, and how");
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<PlanFlags>();
   add_one_step_flags(*command, *flags);
   command
       ->add_option("--budget", flags->budget,

@@ -14,14 +14,14 @@
 namespace pareprop::cli {
 namespace {
 
-struct Flags {
+struct PredictFlags {
   std::string run = "run";
   std::vector<std::string> inputs;
   int top = 5;
   std::string json;
 };
 
-int predict(const Flags& flags, const Console& console) {
+int predict(const PredictFlags& flags, const Console& console) {
   expect_at_least("--top", 1, flags.top);
   const JsonOutput json(flags.json, console.out);
   const train::TrainedRun run = train::load_run(flags.run);
@@ -54,7 +54,7 @@ int predict(const Flags& flags, const Console& console) {
 Action add_predict(CLI::App& app) {
   auto* command = app.add_subcommand(
       "predict", "What a trained network sees in images, or in the place of <mask> in a text");
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<PredictFlags>();
   command->add_option("--run", flags->run, "Folder of the run")->type_name("FOLDER");
   command->add_option("inputs", flags->inputs, "Image files, or texts with <mask>")->required();
   command->add_option("--top", flags->top, "Guesses of each");

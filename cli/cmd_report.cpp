@@ -11,12 +11,12 @@
 namespace pareprop::cli {
 namespace {
 
-struct Flags {
+struct ReportFlags {
   std::vector<std::string> files;
   std::string out = "report.html";
 };
 
-int report_results(const Flags& flags, const Console& console) {
+int report_results(const ReportFlags& flags, const Console& console) {
   std::vector<sweep::Results> files;
   for (const std::string& file : flags.files) files.push_back(sweep::read_results(file));
   const sweep::Results all = report::merged(files);
@@ -31,7 +31,7 @@ int report_results(const Flags& flags, const Console& console) {
 Action add_report(CLI::App& app) {
   auto* command =
       app.add_subcommand("report", "Turn results of 'pareprop bench --out' into a page of plots");
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<ReportFlags>();
   command->add_option("results", flags->files, "Files of results, all of one machine")
       ->required()
       ->type_name("FILE");

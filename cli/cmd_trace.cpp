@@ -20,7 +20,7 @@
 namespace pareprop::cli {
 namespace {
 
-struct Flags {
+struct TraceFlags {
   ModelFlags network;
   std::string mode = "pareprop";
   std::int64_t batch = 4;
@@ -35,11 +35,11 @@ struct Flags {
 };
 
 // An ordinary network has no stacks to recover: unless told otherwise, it is stored.
-Mode mode_of(const Flags& flags, bool given) {
+Mode mode_of(const TraceFlags& flags, bool given) {
   return !given && flags.network.overrides.plain ? Mode::stored : parse_mode(flags.mode);
 }
 
-train::TraceOptions checked_options(const Flags& flags, bool mode_given) {
+train::TraceOptions checked_options(const TraceFlags& flags, bool mode_given) {
   expect_at_least("--batch", 1, flags.batch);
   expect_at_least("--steps", 1, flags.steps);
   expect_at_least("--threads", 0, flags.threads);
@@ -71,7 +71,7 @@ std::string overlap_table(const StepSummary& summary) {
   return table.text();
 }
 
-void report(const Flags& flags, const train::TracedStep& traced, const StepSummary& summary,
+void report(const TraceFlags& flags, const train::TracedStep& traced, const StepSummary& summary,
             std::ostream& out) {
   if (summary.stacks.empty()) {
     out << "A plain network has no reversible stacks, and so no lanes: the trace has its passes as "
@@ -93,7 +93,7 @@ void report(const Flags& flags, const train::TracedStep& traced, const StepSumma
   if (!flags.svg.empty()) out << "in " << flags.svg << ": the same as a picture\n";
 }
 
-int trace_model(const Flags& flags, bool mode_given, const Console& console) {
+int trace_model(const TraceFlags& flags, bool mode_given, const Console& console) {
   const train::TraceOptions options = checked_options(flags, mode_given);
   if (flags.threads > 0) at::set_num_threads(flags.threads);
   const JsonOutput json(flags.json, console.out);
@@ -128,7 +128,7 @@ int trace_model(const Flags& flags, bool mode_given, const Console& console) {
 Action add_trace(CLI::App& app) {
   auto* command = app.add_subcommand(
       "trace", "Record a training step for Perfetto: what ran when, on which lane, in what memory");
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<TraceFlags>();
   add_model_flags(*command, flags->network);
   const auto* mode = command->add_option("--mode", flags->mode,
                                          "stored, checkpoint, reprop, pareprop or auto; with "

@@ -27,7 +27,7 @@
 namespace pareprop::cli {
 namespace {
 
-struct Flags {
+struct TrainCommandFlags {
   std::shared_ptr<TrainFlags> train = std::make_shared<TrainFlags>();
   int nproc = 1;
   int threads = 0;
@@ -154,7 +154,7 @@ void summarise(const train::TrainConfig& config, const train::TrainResult& resul
               << "in " << config.out << ": model.safetensors, run.html, metrics.jsonl\n";
 }
 
-int train_model(const Flags& flags, const Console& console) {
+int train_model(const TrainCommandFlags& flags, const Console& console) {
   const train::TrainConfig config = config_of(*flags.train);
   expect_at_least("--nproc", 1, flags.nproc);
   expect_at_least("--threads", 0, flags.threads);
@@ -196,7 +196,7 @@ int train_model(const Flags& flags, const Console& console) {
 Action add_train(CLI::App& app) {
   auto* command = app.add_subcommand(
       "train", "Train a network on images or text; go on after an interruption; many processes");
-  const auto flags = std::make_shared<Flags>();
+  const auto flags = std::make_shared<TrainCommandFlags>();
   add_train_flags(*command, flags->train);
   command->add_option("--nproc", flags->nproc, "Processes on this machine that train together");
   command->add_option("--threads", flags->threads, "CPU threads of a process; 0: all cores");

@@ -64,12 +64,6 @@ std::vector<MeasureRow> measured(const Problem& problem) {
   return rows;
 }
 
-void write(const std::filesystem::path& path, const std::string& text) {
-  io::AtomicFile file(path);
-  file.write(text);
-  file.commit();
-}
-
 void run(const Sweep& sweep, const std::filesystem::path& folder) {
   plot::LinePlot time{.title = "Time of a step",
                       .x_label = sweep.x_label,
@@ -99,8 +93,8 @@ void run(const Sweep& sweep, const std::filesystem::path& folder) {
     std::cout << " |" << std::endl;
   }
   std::cout << '\n';
-  write(folder / ("growth_" + sweep.name + "_time.svg"), svg(time));
-  write(folder / ("growth_" + sweep.name + "_memory.svg"), svg(memory));
+  io::write_file(folder / ("growth_" + sweep.name + "_time.svg"), svg(time));
+  io::write_file(folder / ("growth_" + sweep.name + "_memory.svg"), svg(memory));
 }
 
 }  // namespace

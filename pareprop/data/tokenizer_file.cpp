@@ -33,12 +33,6 @@ BpeTables read_tables(const fs::path& path) {
   return parse_vocabulary(text_of(vocab), text_of(merges));
 }
 
-void write(const fs::path& path, std::string_view text) {
-  io::AtomicFile file(path);
-  file.write(text);
-  file.commit();
-}
-
 }  // namespace
 
 Tokenizer load_tokenizer(const fs::path& path) {
@@ -52,9 +46,9 @@ Tokenizer load_tokenizer(const fs::path& path) {
 
 void save_tokenizer(const Tokenizer& tokenizer, const fs::path& folder) {
   fs::create_directories(folder);
-  write(folder / kVocab, format_vocab_json(tokenizer.tables()));
-  write(folder / kMerges, format_merges_txt(tokenizer.tables()));
-  write(folder / kTokenizer, format_tokenizer_json(tokenizer.tables()));
+  io::write_file(folder / kVocab, format_vocab_json(tokenizer.tables()));
+  io::write_file(folder / kMerges, format_merges_txt(tokenizer.tables()));
+  io::write_file(folder / kTokenizer, format_tokenizer_json(tokenizer.tables()));
 }
 
 }  // namespace pareprop::data

@@ -139,4 +139,10 @@ void AtomicFile::fail(std::string_view doing) {
                           "cannot write '" + path_.string() + "': " + std::string(doing));
 }
 
+void write_file(const std::filesystem::path& path, std::string_view text) {
+  AtomicFile file(path);
+  file.write(text);
+  file.commit();
+}
+
 }  // namespace pareprop::io

@@ -45,4 +45,7 @@ class AtomicFile {
   FileDescriptor file_;
 };
 
+// A whole file at once; errors as above.
+void write_file(const std::filesystem::path& path, std::string_view text);
+
 }  // namespace pareprop::io

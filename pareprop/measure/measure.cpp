@@ -40,7 +40,10 @@ class Contest {
   void enter(const Contestant& contestant) { enter({.row = {.contestant = contestant}}); }
 
   void enter(const BudgetedPlan& planned) {
-    enter({.row = {.contestant = {Mode::automatic, planned.budget}}, .plan = planned.step});
+    Entry entry;
+    entry.row.contestant = {Mode::automatic, planned.budget};
+    entry.plan = planned.step;
+    enter(std::move(entry));
   }
 
   void take_turns(int round) {

@@ -10,16 +10,13 @@
 #include "pareprop/measure/memory_sampler.h"
 
 namespace pareprop {
-namespace {
-
-struct WholePass {
-  bool backward;
-  double begin, end;
-};
-
-}  // namespace
 
 struct StepRecorder::State : Observer {
+  struct WholePass {
+    bool backward;
+    double begin, end;
+  };
+
   std::mutex mutex;
   bool recording = false;
   StepTrace trace;
@@ -97,7 +94,7 @@ StepTrace StepRecorder::finish() {
     trace = std::exchange(state_->trace, {.stacks = state_->trace.stacks});
   }
   if (sampler) trace.samples = sampler->finish();
-  for (const WholePass& pass : state_->passes) {
+  for (const State::WholePass& pass : state_->passes) {
     add_between_stacks(trace, pass.backward, pass.begin, pass.end);
   }
   std::stable_sort(trace.spans.begin(), trace.spans.end(),

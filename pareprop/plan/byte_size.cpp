@@ -10,7 +10,7 @@ namespace pareprop::plan {
 namespace {
 
 [[noreturn]] void refuse(std::string_view text, const std::string& why) {
-  throw std::invalid_argument("'" + std::string(text) + "' is no number of bytes: " + why +
+  throw std::invalid_argument(std::string("'").append(text) + "' is no number of bytes: " + why +
                               "; expected a number and a unit, such as 8GiB (of 1024), 8GB (of "
                               "1000) or 512MiB");
 }

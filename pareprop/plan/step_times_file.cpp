@@ -10,22 +10,13 @@
 #include <nlohmann/json.hpp>
 
 #include "pareprop/io/atomic_file.h"
+#include "pareprop/plan/processor.h"
 
 namespace pareprop::plan {
 namespace {
 
 namespace fs = std::filesystem;
 constexpr int kVersion = 1;
-
-std::string processor() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);) {
-    if (!line.starts_with("model name")) continue;
-    const auto colon = line.find(": ");
-    if (colon != std::string::npos) return line.substr(colon + 2);
-  }
-  return "unknown processor";
-}
 
 // FNV-1a.
 std::string file_name(const std::string& key) {
@@ -42,7 +33,7 @@ bool is_time(double seconds) { return std::isfinite(seconds) && seconds >= 0.0; 
 }  // namespace
 
 std::string this_machine() {
-  return processor() + ", " + std::to_string(at::get_num_threads()) + " threads, torch " +
+  return processor_name() + ", " + std::to_string(at::get_num_threads()) + " threads, torch " +
          TORCH_VERSION;
 }
 
@@ -98,9 +89,7 @@ void StepTimesFile::write(const StepTimes& times) const {
                               {"overlapped", stack.overlapped}});
   }
   fs::create_directories(path_.parent_path());
-  io::AtomicFile file(path_);
-  file.write(json.dump(1) + "\n");
-  file.commit();
+  io::write_file(path_, json.dump(1) + "\n");
 }
 
 }  // namespace pareprop::plan

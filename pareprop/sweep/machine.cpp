@@ -4,27 +4,14 @@
 
 #include <array>
 #include <ctime>
-#include <fstream>
 #include <thread>
 
+#include "pareprop/plan/processor.h"
+
 namespace pareprop::sweep {
-namespace {
-
-std::string cpu_name() {
-  std::ifstream info("/proc/cpuinfo");
-  for (std::string line; std::getline(info, line);) {
-    if (line.rfind("model name", 0) != 0) continue;
-    const auto colon = line.find(':');
-    const auto begin = line.find_first_not_of(' ', colon + 1);
-    if (colon != std::string::npos && begin != std::string::npos) return line.substr(begin);
-  }
-  return "unnamed CPU";
-}
-
-}  // namespace
 
 Machine this_machine() {
-  return {.cpu = cpu_name(),
+  return {.cpu = plan::processor_name(),
           .threads = static_cast<int>(std::thread::hardware_concurrency()),
           .torch = TORCH_VERSION};
 }

@@ -179,9 +179,7 @@ void CheckpointStore::save(const Trained& trained, TrainState state) {
     manifest.files[entry.path().filename().string()] = {
         .size = entry.file_size(), .checksum = io::hex(io::file_checksum(entry.path()))};
   }
-  io::AtomicFile file(partial.path() / kState);
-  file.write(format_manifest(manifest));
-  file.commit();
+  io::write_file(partial.path() / kState, format_manifest(manifest));
   partial.commit();
 
   // Later ones are of a run that this one does not continue; they are the user's to remove.

@@ -25,12 +25,6 @@ using nlohmann::ordered_json;
 fs::path config_file(const fs::path& run) { return run / "config.json"; }
 fs::path classes_file(const fs::path& run) { return run / "classes.json"; }
 
-void write_text(const fs::path& path, const std::string& text) {
-  io::AtomicFile file(path);
-  file.write(text);
-  file.commit();
-}
-
 std::string read_text(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) {
@@ -85,7 +79,7 @@ fs::path weights_file(const fs::path& run) { return run / "model.safetensors"; }
 void write_run_files(const fs::path& run, const TrainConfig& config, const TrainingData& data,
                      const models::Model& model) {
   fs::create_directories(run);
-  write_text(config_file(run), to_json(config));
+  io::write_file(config_file(run), to_json(config));
   if (data.text) {
     save_tokenizer(data.text->tokenizer, tokenizer_folder(run));
     return;
@@ -97,7 +91,7 @@ void write_run_files(const fs::path& run, const TrainConfig& config, const Train
                              {"mean", data.images->augment.mean},
                              {"deviation", data.images->augment.deviation},
                              {"centre_share", data.images->augment.centre_share}};
-  write_text(classes_file(run), json.dump(2) + "\n");
+  io::write_file(classes_file(run), json.dump(2) + "\n");
 }
 
 TrainedRun load_run(const fs::path& run) {

@@ -87,9 +87,7 @@ void RunLog::keep_until(std::int64_t step) {
       }
     }
   }
-  io::AtomicFile file(path_);
-  file.write(kept);
-  file.commit();
+  io::write_file(path_, kept);
 }
 
 void RunLog::write(const std::string& line) {

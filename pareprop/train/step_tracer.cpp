@@ -10,16 +10,6 @@
 #include "pareprop/io/atomic_file.h"
 
 namespace pareprop::train {
-namespace {
-
-void write_text(const std::filesystem::path& path, const std::string& text) {
-  io::AtomicFile file(path);
-  file.write(text);
-  file.commit();
-}
-
-}  // namespace
-
 StepTracer::StepTracer(const TrainConfig& config, models::Model& model, int rank, std::int64_t done,
                        std::int64_t all_steps, std::function<void(const std::string&)> on_message)
     : folder_(config.out),
@@ -63,8 +53,8 @@ void StepTracer::finish() {
 }
 
 void StepTracer::write(const StepTrace& trace) const {
-  write_text(folder_ / "trace.json", chrome_trace(trace));
-  write_text(folder_ / "trace.svg", step_svg(trace));
+  io::write_file(folder_ / "trace.json", chrome_trace(trace));
+  io::write_file(folder_ / "trace.svg", step_svg(trace));
 }
 
 }  // namespace pareprop::train

@@ -25,24 +25,24 @@ TEST(Plan, TellsPoliciesAndBytesWithinTheBudget) {
   const Outcome outcome =
       plan({"--model", "vit_cifar", "--batch", "32", "--budget", "60MB", "--json", "-"});
   ASSERT_EQ(outcome.code, 0) << outcome.err;
-  const auto json = json_of(outcome);
-  EXPECT_TRUE(json.at("fits").get<bool>());
-  EXPECT_EQ(json.at("budget_bytes").get<std::int64_t>(), 60'000'000);
-  EXPECT_LE(json.at("predicted_peak_bytes").get<std::int64_t>(), 60'000'000);
-  EXPECT_LE(json.at("smallest_budget_bytes").get<std::int64_t>(),
-            json.at("predicted_peak_bytes").get<std::int64_t>());
-  EXPECT_GE(json.at("largest_batch").get<std::int64_t>(), 32);
-  ASSERT_EQ(json.at("blocks").size(), 6U);
-  EXPECT_EQ(json.at("blocks")[5].at("stack").get<int>(), 0);
-  EXPECT_EQ(json.at("blocks")[5].at("block").get<int>(), 5);
+  const auto answer = json_of(outcome);
+  EXPECT_TRUE(answer.at("fits").get<bool>());
+  EXPECT_EQ(answer.at("budget_bytes").get<std::int64_t>(), 60'000'000);
+  EXPECT_LE(answer.at("predicted_peak_bytes").get<std::int64_t>(), 60'000'000);
+  EXPECT_LE(answer.at("smallest_budget_bytes").get<std::int64_t>(),
+            answer.at("predicted_peak_bytes").get<std::int64_t>());
+  EXPECT_GE(answer.at("largest_batch").get<std::int64_t>(), 32);
+  ASSERT_EQ(answer.at("blocks").size(), 6U);
+  EXPECT_EQ(answer.at("blocks")[5].at("stack").get<int>(), 0);
+  EXPECT_EQ(answer.at("blocks")[5].at("block").get<int>(), 5);
 }
 
 TEST(Plan, ForPeopleATableAPictureAndTheBytesEchoed) {
   const Outcome outcome = plan({"--model", "swin_cifar", "--batch", "2", "--budget", "1GiB"});
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   for (const char* expected :
-       {"budget 1.0 GiB (1073741824 bytes)", "reprop", "pareprop", "the plan", "  SS",
-        "optimizer", "Smallest budget for this batch", "Largest batch for this budget"}) {
+       {"budget 1.0 GiB (1073741824 bytes)", "reprop", "pareprop", "the plan", "  SS", "optimizer",
+        "Smallest budget for this batch", "Largest batch for this budget"}) {
     EXPECT_NE(outcome.out.find(expected), std::string::npos) << expected << "\n" << outcome.out;
   }
 }
@@ -51,12 +51,13 @@ TEST(Plan, WhatDoesNotFitIsSaidWithWhatWould) {
   const Outcome some =
       plan({"--model", "vit_cifar", "--batch", "512", "--budget", "60MiB", "--json", "-"});
   EXPECT_EQ(some.code, 1);
-  const auto json = json_of(some);
-  EXPECT_FALSE(json.at("fits").get<bool>());
-  EXPECT_GT(json.at("smallest_budget_bytes").get<std::int64_t>(), 60 << 20);
-  EXPECT_GT(json.at("largest_batch").get<std::int64_t>(), 0);
-  EXPECT_EQ(json.at("micro_batch").get<std::int64_t>() * json.at("accumulate").get<std::int64_t>(),
-            512);
+  const auto answer = json_of(some);
+  EXPECT_FALSE(answer.at("fits").get<bool>());
+  EXPECT_GT(answer.at("smallest_budget_bytes").get<std::int64_t>(), 60 << 20);
+  EXPECT_GT(answer.at("largest_batch").get<std::int64_t>(), 0);
+  EXPECT_EQ(
+      answer.at("micro_batch").get<std::int64_t>() * answer.at("accumulate").get<std::int64_t>(),
+      512);
   EXPECT_NE(some.err.find("--accumulate"), std::string::npos) << some.err;
 
   const Outcome nothing = plan({"--model", "vit_cifar", "--batch", "4", "--budget", "1MiB"});

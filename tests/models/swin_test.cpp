@@ -23,12 +23,12 @@ namespace pareprop::models {
 namespace {
 
 // Parameters in millions, with half a unit of the last published digit, and forward GMACs.
-struct Published {
+struct PublishedSwin {
   const char* name;
   double parameters, unit, gmacs;
 };
 
-void expect_published(const Published& size, bool plain) {
+void expect_published(const PublishedSwin& size, bool plain) {
   const ModelSummary summary = summarise(size.name, {.plain = plain});
   EXPECT_NEAR(double(summary.parameters) / 1e6, size.parameters, 0.51 * size.unit) << size.name;
   EXPECT_NEAR(summary.gmacs, size.gmacs, 0.01 * size.gmacs) << size.name;
@@ -38,12 +38,12 @@ void expect_published(const Published& size, bool plain) {
 }
 
 TEST(Swin, SizesHaveTheirPublishedParametersAndMacs) {
-  for (const Published& size : {Published{"swin_tiny", 30.22, 0.01, 5.01},
-                                {"swin_small", 51.54, 0.01, 9.26},
-                                {"swin_base", 90.86, 0.01, 16.36},
-                                {"swin_large", 202.7, 0.1, 36.56},
-                                {"swin_huge", 676.1, 0.1, 122.1},
-                                {"swin_giant", 2635, 1, 495.5}}) {
+  for (const PublishedSwin& size : {PublishedSwin{"swin_tiny", 30.22, 0.01, 5.01},
+                                    {"swin_small", 51.54, 0.01, 9.26},
+                                    {"swin_base", 90.86, 0.01, 16.36},
+                                    {"swin_large", 202.7, 0.1, 36.56},
+                                    {"swin_huge", 676.1, 0.1, 122.1},
+                                    {"swin_giant", 2635, 1, 495.5}}) {
     expect_published(size, false);
   }
   EXPECT_EQ(summarise("swin_cifar").parameters, 2220706);
@@ -51,12 +51,12 @@ TEST(Swin, SizesHaveTheirPublishedParametersAndMacs) {
 }
 
 TEST(PlainSwin, SizesHaveTheirPublishedParametersAndMacs) {
-  for (const Published& size : {Published{"swin_tiny", 28.29, 0.01, 4.49},
-                                {"swin_small", 49.61, 0.01, 8.74},
-                                {"swin_base", 87.77, 0.01, 15.43},
-                                {"swin_large", 196.5, 0.1, 34.48},
-                                {"swin_huge", 657.6, 0.1, 115.1},
-                                {"swin_giant", 2598, 1, 480.7}}) {
+  for (const PublishedSwin& size : {PublishedSwin{"swin_tiny", 28.29, 0.01, 4.49},
+                                    {"swin_small", 49.61, 0.01, 8.74},
+                                    {"swin_base", 87.77, 0.01, 15.43},
+                                    {"swin_large", 196.5, 0.1, 34.48},
+                                    {"swin_huge", 657.6, 0.1, 115.1},
+                                    {"swin_giant", 2598, 1, 480.7}}) {
     expect_published(size, true);
   }
 }

@@ -16,7 +16,7 @@
 namespace pareprop::plan {
 namespace {
 
-struct Case {
+struct RandomCase {
   std::string model;
   models::Overrides overrides;
   StepShape shape;
@@ -34,8 +34,8 @@ class RandomBudgets : public ::testing::Test {
     return std::uniform_int_distribution<std::int64_t>(0, n - 1)(random_);
   }
 
-  Case draw() {
-    Case c;
+  RandomCase draw() {
+    RandomCase c;
     c.overrides.dropout = below(2) == 0 ? 0.0 : 0.1;
     const auto blocks = [&] { return static_cast<int>(1 + below(6)); };
     switch (below(4)) {
@@ -66,7 +66,7 @@ class RandomBudgets : public ::testing::Test {
   }
 
   // The peak of real steps, on real lanes.
-  std::int64_t measured(const Case& c, const StepPlan& plan) {
+  std::int64_t measured(const RandomCase& c, const StepPlan& plan) {
     const std::int64_t before = memory::usage().total_live;
     const auto model = models::make_model(c.model, c.overrides, {.seed = 3});
     model->train();
@@ -97,7 +97,7 @@ TEST_F(RandomBudgets, PredictedPeaksAreMeasuredAndBudgetsKept) {
   double over = 0.0, over_lanes = 0.0, under = 0.0;
   int overlapped = 0;
   for (int i = 0, count = cases != nullptr ? std::stoi(cases) : 60; i < count; ++i) {
-    const Case c = draw();
+    const RandomCase c = draw();
     Plan plan;
     {
       Planner planner(

@@ -15,13 +15,11 @@ namespace {
 using ::testing::HasSubstr;
 using testing::random_tensor;
 
-at::Tensor input() { return random_tensor({2, 4, 8}, at::kDouble, 7).requires_grad_(true); }
-
 TEST(Checkpoint, GradientsEqualThoseWithoutIt) {
   const auto module = std::make_shared<testing::TestAttention>(
       testing::BranchShape{.dropout = 0.3, .drop_path = 0.3}, 1);
   const Branch branch(module);
-  const at::Tensor x = input();
+  const at::Tensor x = testing::small_input();
   const at::Tensor bias = random_tensor({2, 4, 4}, at::kDouble, 9).requires_grad_(true);
   auto wanted = module->parameters();
   wanted.push_back(x);
@@ -47,7 +45,7 @@ TEST(Checkpoint, OutputMayHaveAnotherShapeAndCallsMayNest) {
                      {w});
   const Branch outer(
       [inner](const at::Tensor& x, const BranchCall&) { return checkpoint(inner, x).exp(); }, {w});
-  const at::Tensor x = input();
+  const at::Tensor x = testing::small_input();
   const at::Tensor y = checkpoint(outer, x);
   EXPECT_EQ(y.sizes(), (at::IntArrayRef{2, 4, 3}));
   EXPECT_LE(max_relative_error(torch::autograd::grad({x.matmul(w).tanh().exp().sum()}, {x, w}),
@@ -86,7 +84,7 @@ TEST(Checkpoint, HooksRunOnceAndRetainGraphWorks) {
     ++calls;
     return g;
   });
-  const at::Tensor x = input();
+  const at::Tensor x = testing::small_input();
   const at::Tensor y = checkpoint(Branch(module), x);
   const auto first = torch::autograd::grad({y.sum()}, module->parameters(), {}, true);
   EXPECT_EQ(calls, 1);
@@ -95,7 +93,7 @@ TEST(Checkpoint, HooksRunOnceAndRetainGraphWorks) {
 
 TEST(Checkpoint, ErrorsAreClear) {
   const at::Tensor used = random_tensor({8}, at::kDouble, 1).requires_grad_(true);
-  const at::Tensor x = input();
+  const at::Tensor x = testing::small_input();
   auto error = [&](const Branch& branch, auto between) -> std::string {
     try {
       const at::Tensor y = checkpoint(branch, x);

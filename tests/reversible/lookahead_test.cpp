@@ -13,7 +13,6 @@
 namespace pareprop {
 namespace {
 
-using testing::random_tensor;
 using testing::test_blocks;
 
 // Stacks with a non-reversible part between them that mixes the streams.
@@ -49,8 +48,6 @@ struct Network {
   }
 };
 
-at::Tensor input() { return random_tensor({2, 4, 8}, at::kDouble, 7).requires_grad_(true); }
-
 TEST(LookAhead, GradientsOfSeveralStacksAreRight) {
   const auto executor = std::make_shared<TorchCpuLanes>(2, 1);
   for (const auto& depths :
@@ -63,7 +60,7 @@ TEST(LookAhead, GradientsOfSeveralStacksAreRight) {
                                    .deferred = deferred,
                                    .precision = Precision::fp64,
                                    .executor = executor});
-          const at::Tensor x = input();
+          const at::Tensor x = testing::small_input();
           const auto expected = network.gradients(x, true);
           EXPECT_LE(max_relative_error(expected, network.gradients(x, false, retain)), 1e-10)
               << "lookahead " << lookahead << " deferred " << deferred;
@@ -82,7 +79,7 @@ TEST(LookAhead, ExactBitsAreThoseOfStored) {
   IntraOpThreads one(1);
   StackOptions options{
       .mode = Mode::stored, .precision = Precision::fp64, .arithmetic = Arithmetic::exact};
-  const at::Tensor x = input();
+  const at::Tensor x = testing::small_input();
   Network stored({3, 2, 1}, options);
   options.mode = Mode::pareprop;
   Network overlapped({3, 2, 1}, options);
@@ -90,7 +87,7 @@ TEST(LookAhead, ExactBitsAreThoseOfStored) {
 }
 
 TEST(LookAhead, TheUpperStackAloneCanBeDifferentiatedRepeatedlyAndTheLowerOneLater) {
-  const at::Tensor x = input();
+  const at::Tensor x = testing::small_input();
   for (bool retain_upper : {true, false}) {
     Network network({3, 2}, {.mode = Mode::pareprop, .precision = Precision::fp64});
     auto forward = [&](bool reference) {
@@ -130,7 +127,7 @@ TEST(LookAhead, TheUpperStackAloneCanBeDifferentiatedRepeatedlyAndTheLowerOneLat
 TEST(LookAhead, WhatWasRecoveredInAdvanceIsFreedWhenTheLowerStackIsNotDifferentiated) {
   memory::install_caching_allocator();
   Network network({2, 2}, {.mode = Mode::pareprop, .precision = Precision::fp64});
-  const at::Tensor x = input();
+  const at::Tensor x = testing::small_input();
   auto step = [&] {
     const auto pass = std::make_shared<Pass>(5, 6);
     const auto y = network.stacks[0]->forward(x, x, {.pass = pass});

@@ -18,11 +18,9 @@ using testing::test_blocks;
 
 const StackOptions kFp64{.precision = Precision::fp64};
 
-at::Tensor input() { return random_tensor({2, 4, 8}, at::kDouble, 7).requires_grad_(true); }
-
 StackOptions with_mode(Mode mode) { return {.mode = mode, .precision = Precision::fp64}; }
 
-at::Tensor loss_of(const std::pair<at::Tensor, at::Tensor>& y) {
+at::Tensor sum_of(const std::pair<at::Tensor, at::Tensor>& y) {
   return y.first.add(y.second).sum();
 }
 
@@ -45,7 +43,7 @@ std::string message_of(Action action) {
 
 TEST(StackErrors, StreamsMustMatch) {
   Stack stack(test_blocks(2, {}), kFp64);
-  const at::Tensor x = input();
+  const at::Tensor x = testing::small_input();
   auto error = [&](const at::Tensor& a, const at::Tensor& b) {
     return message_of([&] { stack->forward(a, b); });
   };
@@ -63,21 +61,21 @@ TEST(StackErrors, StreamsMustMatch) {
 TEST(StackErrors, BranchThatChangesTheShapeIsNamed) {
   Stack stack =
       with_branch(3, Branch([](const at::Tensor& x, const BranchCall&) { return x.sum(1); }, {}));
-  EXPECT_THAT(message_of([&] { stack->forward(input(), input()); }),
+  EXPECT_THAT(message_of([&] { stack->forward(testing::small_input(), testing::small_input()); }),
               AllOf(HasSubstr("block 1, branch G"), HasSubstr("[2, 8]"), HasSubstr("[2, 4, 8]")));
 }
 
 TEST(StackErrors, BranchThatReturnsAnUndefinedTensorIsNamed) {
   Stack stack =
       with_branch(4, Branch([](const at::Tensor&, const BranchCall&) { return at::Tensor(); }, {}));
-  EXPECT_THAT(message_of([&] { stack->forward(input(), input()); }),
+  EXPECT_THAT(message_of([&] { stack->forward(testing::small_input(), testing::small_input()); }),
               AllOf(HasSubstr("block 2, branch F"), HasSubstr("undefined")));
 }
 
 TEST(StackErrors, BranchThatReturnsIntegersIsNamed) {
   Stack stack = with_branch(
       0, Branch([](const at::Tensor& x, const BranchCall&) { return x.to(at::kLong); }, {}));
-  EXPECT_THAT(message_of([&] { stack->forward(input(), input()); }),
+  EXPECT_THAT(message_of([&] { stack->forward(testing::small_input(), testing::small_input()); }),
               AllOf(HasSubstr("block 0, branch F"), HasSubstr("Long")));
 }
 
@@ -95,8 +93,8 @@ TEST(StackErrors, BranchThatDoesNotComputeTheSameAgainIsNamedInEveryRecomputingM
                 [count](const at::Tensor& x, const BranchCall&) { return x.mul(0.1 * ++*count); },
                 {}),
             options);
-        const at::Tensor x = input();
-        const at::Tensor loss = loss_of(stack->forward(x, x));
+        const at::Tensor x = testing::small_input();
+        const at::Tensor loss = sum_of(stack->forward(x, x));
         // The topmost branch has nothing above it to compare with when block inputs are kept.
         if (mode == Mode::checkpoint && k == 5) continue;
         EXPECT_THAT(
@@ -114,8 +112,8 @@ TEST(StackErrors, GlobalDropoutIsCaught) {
       2, Branch([](const at::Tensor& x,
                    const BranchCall&) { return x.mul(x.new_empty(x.sizes()).bernoulli_(0.5)); },
                 {}));
-  const at::Tensor x = input();
-  const at::Tensor loss = loss_of(stack->forward(x, x));
+  const at::Tensor x = testing::small_input();
+  const at::Tensor loss = sum_of(stack->forward(x, x));
   EXPECT_THAT(message_of([&] { loss.backward(); }), HasSubstr("block 1, branch F"));
 }
 
@@ -134,8 +132,8 @@ TEST(StackErrors, NegativeAndUnknownOptionsAreRefused) {
 TEST(StackErrors, ParametersChangedAfterTheForwardPassAreNamed) {
   for (Mode mode : {Mode::stored, Mode::checkpoint, Mode::reprop, Mode::pareprop}) {
     Stack stack(test_blocks(3, {}), with_mode(mode));
-    const at::Tensor x = input();
-    const at::Tensor loss = loss_of(stack->forward(x, x));
+    const at::Tensor x = testing::small_input();
+    const at::Tensor loss = sum_of(stack->forward(x, x));
     auto parameters = stack->named_parameters();
     {
       c10::AutoGradMode no_graph(false);
@@ -146,13 +144,13 @@ TEST(StackErrors, ParametersChangedAfterTheForwardPassAreNamed) {
         AllOf(HasSubstr("block 1, branch G"), HasSubstr("weight1"), HasSubstr("changed in place")))
         << name(mode);
     // The next step is an ordinary one.
-    EXPECT_EQ(message_of([&] { loss_of(stack->forward(x, x)).backward(); }), "no error");
+    EXPECT_EQ(message_of([&] { sum_of(stack->forward(x, x)).backward(); }), "no error");
   }
 }
 
 TEST(StackErrors, OutputsAndExtraArgumentsChangedAfterTheForwardPassAreNamed) {
   Stack stack(test_blocks(3, {}), kFp64);
-  const at::Tensor x = input();
+  const at::Tensor x = testing::small_input();
   StackOptions options = kFp64;
   options.keep_tail = false;
   stack->set_options(options);
@@ -171,7 +169,7 @@ TEST(StackErrors, OutputsAndExtraArgumentsChangedAfterTheForwardPassAreNamed) {
                 AllOf(HasSubstr("output y1"), HasSubstr("changed")));
   }
   const at::Tensor bias = random_tensor({2, 4, 4}, at::kDouble, 3);
-  const at::Tensor loss = loss_of(stack->forward(x, x, {.extras = {bias}}));
+  const at::Tensor loss = sum_of(stack->forward(x, x, {.extras = {bias}}));
   bias.mul_(2.0);
   EXPECT_THAT(message_of([&] { loss.backward(); }), HasSubstr("extra argument 0"));
 }
@@ -185,14 +183,14 @@ TEST(StackErrors, AParameterWithoutGradientIsNamed) {
                     Branch([used](const at::Tensor& x, const BranchCall&) { return x.mul(used); },
                            {used, unused}),
                     with_mode(mode));
-    const at::Tensor x = input();
+    const at::Tensor x = testing::small_input();
     EXPECT_THAT(
-        message_of([&] { loss_of(stack->forward(x, x)).backward(); }),
+        message_of([&] { sum_of(stack->forward(x, x)).backward(); }),
         AllOf(HasSubstr("block 1, branch F"), HasSubstr("parameter 1"), HasSubstr("no gradient")));
     StackOptions lenient = with_mode(mode);
     lenient.allow_unused_parameters = true;
     stack->set_options(lenient);
-    EXPECT_EQ(message_of([&] { loss_of(stack->forward(x, x)).backward(); }), "no error");
+    EXPECT_EQ(message_of([&] { sum_of(stack->forward(x, x)).backward(); }), "no error");
     EXPECT_TRUE(used.grad().defined());
   }
 }
@@ -203,8 +201,8 @@ TEST(StackErrors, ATensorThatIsNoDeclaredParameterIsNamed) {
     Stack stack = with_branch(
         1, Branch([hidden](const at::Tensor& x, const BranchCall&) { return x.mul(hidden); }, {}),
         with_mode(mode));
-    const at::Tensor x = input();
-    EXPECT_THAT(message_of([&] { loss_of(stack->forward(x, x)).backward(); }),
+    const at::Tensor x = testing::small_input();
+    EXPECT_THAT(message_of([&] { sum_of(stack->forward(x, x)).backward(); }),
                 AllOf(HasSubstr("block 0, branch G"), HasSubstr("would be lost")));
   }
 }
@@ -214,7 +212,7 @@ TEST(StackErrors, AParameterThatIsNoLeafIsRefused) {
   Stack stack = with_branch(
       1, Branch([computed](const at::Tensor& x, const BranchCall&) { return x.mul(computed); },
                 {computed}));
-  EXPECT_THAT(message_of([&] { stack->forward(input(), input()); }),
+  EXPECT_THAT(message_of([&] { stack->forward(testing::small_input(), testing::small_input()); }),
               AllOf(HasSubstr("block 0, branch G"), HasSubstr("extra argument")));
 }
 
@@ -230,7 +228,7 @@ struct Counting : torch::nn::Module {
 
 TEST(StackErrors, ABranchThatChangesItsBuffersIsNamed) {
   Stack stack = with_branch(4, Branch(std::make_shared<Counting>()));
-  EXPECT_THAT(message_of([&] { stack->forward(input(), input()); }),
+  EXPECT_THAT(message_of([&] { stack->forward(testing::small_input(), testing::small_input()); }),
               AllOf(HasSubstr("block 2, branch F"), HasSubstr("buffer")));
 }
 
@@ -240,22 +238,23 @@ TEST(StackErrors, ValuesThatDoNotFitExactStreamsAreNamed) {
     Stack stack = with_branch(
         3, Branch([value](const at::Tensor& x, const BranchCall&) { return x.add(value); }, {}),
         exact);
-    EXPECT_THAT(message_of([&] { stack->forward(input(), input()); }),
+    EXPECT_THAT(message_of([&] { stack->forward(testing::small_input(), testing::small_input()); }),
                 AllOf(HasSubstr("block 1, branch G"), HasSubstr("fraction")));
-    const at::Tensor x = input().detach().add(value);
+    const at::Tensor x = testing::small_input().detach().add(value);
     EXPECT_THAT(message_of([&] { stack->forward(x, x); }), HasSubstr("input x1"));
   }
   EXPECT_THROW(StreamArithmetic(Arithmetic::exact, at::kFloat, 40), std::invalid_argument);
   Stack stack(test_blocks(1, {}), exact);
-  EXPECT_THAT(message_of([&] { stack->reference(input(), input()); }), HasSubstr("stored"));
+  EXPECT_THAT(message_of([&] { stack->reference(testing::small_input(), testing::small_input()); }),
+              HasSubstr("stored"));
 }
 
 TEST(StackErrors, DropoutOutsideAnyStreamIsRefused) {
-  EXPECT_THROW(dropout(input(), 0.5), std::logic_error);
+  EXPECT_THROW(dropout(testing::small_input(), 0.5), std::logic_error);
   RandomStream stream(1);
   RandomScope scope(stream);
-  EXPECT_THROW(dropout(input(), 1.0), std::invalid_argument);
-  EXPECT_THROW(drop_path(input(), -0.1), std::invalid_argument);
+  EXPECT_THROW(dropout(testing::small_input(), 1.0), std::invalid_argument);
+  EXPECT_THROW(drop_path(testing::small_input(), -0.1), std::invalid_argument);
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ using testing::test_blocks;
 
 const BranchShape kShape{.width = 64, .dtype = at::kFloat};
 
-at::Tensor input() { return random_tensor({4, 32, 64}, at::kFloat, 7).requires_grad_(true); }
+at::Tensor large_input() { return random_tensor({4, 32, 64}, at::kFloat, 7).requires_grad_(true); }
 
 struct Peaks {
   std::int64_t tape = 0;
@@ -26,7 +26,7 @@ struct Peaks {
 
 Peaks peaks_of_step(int depth, const StackOptions& options) {
   Stack stack(test_blocks(depth, kShape), options);
-  const at::Tensor x = input();
+  const at::Tensor x = large_input();
   Peaks peaks;
   for (int i = 0; i < 3; ++i) {
     memory::reset_peaks();
@@ -47,7 +47,7 @@ Peaks peaks_of_step(int depth, const StackOptions& options) {
 std::int64_t branch_tape(bool f) {
   const auto blocks = test_blocks(1, kShape);
   const BranchSetting setting{.branch = f ? &blocks[0].f : &blocks[0].g, .where = "alone"};
-  const at::Tensor x = input().detach();
+  const at::Tensor x = large_input().detach();
   const auto before = memory::usage().live_of(Tag::tape);
   memory::reset_peaks();
   const auto recorded = record_tape(setting, x, {});
@@ -119,7 +119,7 @@ TEST_F(StackMemory, PoliciesKeepWhatTheySay) {
     StackOptions options{
         .mode = Mode::reprop, .policies = std::vector<Policy>(8, policy), .keep_tail = false};
     Stack stack(test_blocks(8, kShape), options);
-    const at::Tensor x = input();
+    const at::Tensor x = large_input();
     const auto before = memory::usage().activation_live;
     const auto y = stack->forward(x, x);
     return memory::usage().activation_live - before;
@@ -134,7 +134,7 @@ TEST_F(StackMemory, PoliciesKeepWhatTheySay) {
 
 TEST_F(StackMemory, GradientsAreTaggedAsSuch) {
   Stack stack(test_blocks(3, kShape), {.mode = Mode::pareprop});
-  const at::Tensor x = input();
+  const at::Tensor x = large_input();
   const auto before = memory::usage().live_of(Tag::gradients);
   stack->forward(x, x).first.sum().backward();
   std::int64_t bytes = 0;
@@ -146,7 +146,7 @@ TEST_F(StackMemory, GradientsAreTaggedAsSuch) {
 TEST_F(StackMemory, AutoStoresWhatItsBudgetHoldsAndKeepsTheGradients) {
   const auto block = branch_tape(true) + branch_tape(false);
   Stack stack(test_blocks(8, kShape), {.mode = Mode::automatic, .tape_budget = 4 * block});
-  const at::Tensor x = input();
+  const at::Tensor x = large_input();
   std::int64_t tape = 0;
   for (int i = 0; i < 10; ++i) {
     memory::reset_peaks();

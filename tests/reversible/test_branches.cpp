@@ -34,6 +34,8 @@ at::Tensor random_tensor(at::IntArrayRef sizes, at::ScalarType dtype, std::uint6
   return at::randn(sizes, at::detail::createCPUGenerator(seed), at::TensorOptions(dtype));
 }
 
+at::Tensor small_input() { return random_tensor({2, 4, 8}, at::kDouble, 7).requires_grad_(true); }
+
 TestAttention::TestAttention(const BranchShape& shape, std::uint64_t seed) : shape_(shape) {
   const auto c = shape.width;
   auto make = [&, i = seed * 100](at::IntArrayRef sizes, double scale, double mean = 0.0) mutable {

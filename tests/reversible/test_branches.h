@@ -47,5 +47,7 @@ std::vector<Block> test_blocks(int depth, const BranchShape& shape, std::uint64_
 
 // Normal numbers of their own generator.
 at::Tensor random_tensor(at::IntArrayRef sizes, at::ScalarType dtype, std::uint64_t seed);
+// 2 x 4 x 8 of them in double, which want a gradient.
+at::Tensor small_input();
 
 }  // namespace pareprop::testing
