@@ -1,9 +1,11 @@
 #include "pareprop/models/image_model.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 
+#include <array>
 #include <stdexcept>
 #include <string>
 
@@ -20,10 +22,14 @@ at::Tensor patches(const at::Tensor& images, std::int64_t patch) {
 
 Batch ImageModel::example(std::int64_t batch, std::uint64_t seed) const {
   const auto options = weight_options();
+  const std::array<std::int64_t, 4> sizes{batch, shape_.channels, shape_.image_size,
+                                          shape_.image_size};
+  if (options.device().is_meta()) {
+    return {.input = at::empty(sizes, options),
+            .target = at::empty({batch}, options.dtype(at::kLong))};
+  }
   const auto generator = at::detail::createCPUGenerator(seed);
-  return {.input = at::randn({batch, shape_.channels, shape_.image_size, shape_.image_size},
-                             generator, options.device(at::kCPU))
-                       .to(options.device()),
+  return {.input = at::randn(sizes, generator, options.device(at::kCPU)).to(options.device()),
           .target = at::randint(shape_.classes, {batch}, generator, at::TensorOptions(at::kLong))
                         .to(options.device())};
 }

@@ -3,6 +3,8 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/embedding.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/linear.h>
@@ -11,6 +13,7 @@
 #include <ATen/ops/randperm.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
+#include <torch/csrc/autograd/custom_function.h>
 
 #include <stdexcept>
 #include <string>
@@ -30,11 +33,25 @@ BlockShape block_shape(const RobertaConfig& c) {
   return {c.width, c.heads, c.mlp_hidden, c.eps, c.drop};
 }
 
-// The rows of a table that `ids` names; none of the padding's gets a gradient. torch has this on
-// the meta device in Python only: there, any row will do.
+// torch has embeddings on the meta device in Python only: this allocates what they do.
+struct MetaRows : torch::autograd::Function<MetaRows> {
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& table,
+                            const at::Tensor& ids) {
+    context->saved_data["rows"] = table.size(0);
+    return at::empty({ids.size(0), ids.size(1), table.size(1)}, table.options());
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::variable_list& gradients) {
+    const at::Tensor& of_rows = gradients[0];
+    return {at::empty({context->saved_data["rows"].toInt(), of_rows.size(2)}, of_rows.options()),
+            at::Tensor()};
+  }
+};
+
+// The rows of a table that `ids` names; none of the padding's gets a gradient.
 at::Tensor rows_of(const at::Tensor& table, const at::Tensor& ids) {
-  if (!ids.is_meta()) return at::embedding(table, ids, RobertaConfig::kPadding);
-  return table.slice(0, 0, 1).expand({ids.size(0), ids.size(1), table.size(1)});
+  return ids.is_meta() ? MetaRows::apply(table, ids)
+                       : at::embedding(table, ids, RobertaConfig::kPadding);
 }
 
 }  // namespace
@@ -121,8 +138,9 @@ at::Tensor RobertaBase::forward(const Batch& batch, const ForwardOptions& option
   at::Tensor h = encode(x, score_bias, options, pass);
   if (batch.target.defined()) {
     h = h.reshape({-1, h.size(-1)});
-    // Without values there is nothing to select by: about as many rows as masking would choose.
-    h = h.is_meta() ? h.slice(0, 0, scored(h.size(0)))
+    // Without values there is nothing to select by: about as many rows as masking would choose,
+    // copied as those are.
+    h = h.is_meta() ? h.slice(0, 0, scored(h.size(0))).clone()
                     : h.index({batch.target.reshape({-1}).ne(kNotScored)});
   }
   h = head_norm_->forward(at::gelu(head_dense_->forward(norm_->forward(h))));
@@ -131,11 +149,17 @@ at::Tensor RobertaBase::forward(const Batch& batch, const ForwardOptions& option
 
 at::Tensor RobertaBase::row_targets(const Batch& batch) const {
   const at::Tensor all = batch.target.reshape({-1});
-  if (all.is_meta()) return all.slice(0, 0, scored(all.size(0)));
+  if (all.is_meta()) return all.slice(0, 0, scored(all.size(0))).clone();
   return all.index({all.ne(kNotScored)});
 }
 
 Batch RobertaBase::example(std::int64_t batch, std::uint64_t seed) const {
+  const auto device = weight_options().device();
+  if (device.is_meta()) {
+    const at::Tensor ids =
+        at::empty({batch, config_.length}, at::TensorOptions(at::kLong).device(device));
+    return {.input = ids, .target = at::empty_like(ids)};
+  }
   const auto generator = at::detail::createCPUGenerator(seed);
   const at::Tensor ids =
       at::randint(RobertaConfig::kPadding + 1, config_.vocabulary, {batch, config_.length},
@@ -146,7 +170,6 @@ Batch RobertaBase::example(std::int64_t batch, std::uint64_t seed) const {
       0, at::randperm(tokens, generator, at::TensorOptions(at::kLong)).slice(0, 0, scored(tokens)),
       true);
   chosen = chosen.view({batch, config_.length});
-  const auto device = weight_options().device();
   return {.input = ids.to(device), .target = at::where(chosen, ids, kNotScored).to(device)};
 }
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "pareprop/lanes/serial_lane.h"
 #include "pareprop/memory/meta_meter.h"
 #include "pareprop/models/cost.h"
 
@@ -121,21 +120,18 @@ double DryStep::backward(std::int64_t batch) {
   return macs;
 }
 
-// The highest of 20 steps was up to 5 % above one lane's order in float32, on networks whose peak
-// is in a stack; up to 16 % in bf16, where operands are widened, on a CPU without bf16 products.
-double DryStep::lane_slack() const { return shape_.precision == Precision::bf16 ? 0.16 : 0.06; }
-
 memory::Usage DryStep::run(const StepPlan& plan) {
   return run(plan, shape_.batch, shape_.accumulates);
 }
 
 memory::Usage DryStep::run(const StepPlan& plan, std::int64_t batch, bool accumulates) {
   const memory::Usage before = others();
-  apply(plan, *model_, options(std::make_shared<SerialLane>(kOverlapped)));
+  const auto lane = std::make_shared<MeteredLane>(kOverlapped);
+  apply(plan, *model_, options(lane));
   if (accumulates) backward(batch);
-  memory::reset_peaks();
+  lane->begin();
   backward(batch);
-  memory::Usage usage = memory::usage();
+  memory::Usage usage = lane->usage();
   drop_gradients();
 
   for (std::size_t tag = 0; tag < memory::kTags; ++tag) usage.peak[tag] -= before.live[tag];
@@ -144,7 +140,10 @@ memory::Usage DryStep::run(const StepPlan& plan, std::int64_t batch, bool accumu
   std::int64_t more = 4096 + usage.activation_peak / 256;
   for (const Stack& stack : model_->stacks()) more += 512 * stack->depth();
   if (plan.mode == Mode::pareprop) {
-    more += static_cast<std::int64_t>(lane_slack() * static_cast<double>(usage.activation_peak));
+    std::int64_t worst = usage.total_peak;
+    for (const MeteredRun& run : lane->runs()) worst = std::max(worst, run.worst_meeting());
+    // What two tasks share goes with the later one, which another order makes another: seldom.
+    more += worst - usage.total_peak + usage.activation_peak / 64;
   }
   usage.activation_peak += more + shape_.other_bytes;
   usage.total_peak += more + shape_.other_bytes - before.total_live;
@@ -207,8 +206,6 @@ Profile DryStep::profile(bool recompute_between) {
         recovered += own[i].recovered_macs / depth;
         forward += lean_windows[i].recovered_macs / depth;
       }
-      cost_beside.extra +=
-          static_cast<std::int64_t>(lane_slack() * static_cast<double>(cost_beside.extra));
       cost.seconds = cost_beside.seconds = 2.0 * forward + recovered;
       stack.serial[static_cast<std::size_t>(policy)] = cost;
       stack.overlapped[static_cast<std::size_t>(policy)] = cost_beside;

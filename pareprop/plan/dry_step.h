@@ -46,10 +46,9 @@ class DryStep {
   const models::Model& model() const { return *model_; }
   const StepShape& shape() const { return shape_; }
 
-  // Peaks of a step. With overlap it is chance which temporaries of the two lanes meet: what their
-  // order on one shows is raised by lane_slack() of the activations.
+  // Peaks of a step. With overlap it is chance which temporaries of the two lanes meet: the totals
+  // are of the worst meeting that the schedule allows.
   memory::Usage run(const StepPlan& plan);
-  double lane_slack() const;
 
   // The same with another batch, or another number of micro-steps.
   memory::Usage run(const StepPlan& plan, std::int64_t batch, bool accumulates);

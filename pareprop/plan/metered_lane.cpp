@@ -1,15 +1,44 @@
 #include "pareprop/plan/metered_lane.h"
 
+#include <algorithm>
 #include <utility>
 
-#include "pareprop/memory/meter.h"
+#include "pareprop/graph/worst_meeting.h"
 #include "pareprop/models/cost.h"
 
 namespace pareprop::plan {
 
+std::int64_t MeteredRun::worst_meeting() const {
+  TaskGraph graph;
+  std::vector<TaskBytes> bytes;
+  for (std::size_t i = 0; i < tasks.size(); ++i) {
+    const MeteredTask& metered = tasks[i];
+    graph.add(metered.task);
+    const std::int64_t next = i + 1 < tasks.size() ? tasks[i + 1].before : after;
+    bytes.push_back({.most = metered.peak - metered.before, .change = next - metered.before});
+  }
+  return tasks.empty() ? 0 : tasks.front().before + pareprop::worst_meeting(graph, bytes);
+}
+
 void MeteredLane::begin() {
   runs_.clear();
   memory::reset_peaks();
+  peaks_ = {};
+}
+
+void MeteredLane::reset_peaks() {
+  peaks_ = usage();
+  memory::reset_peaks();
+}
+
+memory::Usage MeteredLane::usage() const {
+  memory::Usage usage = memory::usage();
+  for (std::size_t tag = 0; tag < memory::kTags; ++tag) {
+    usage.peak[tag] = std::max(usage.peak[tag], peaks_.peak[tag]);
+  }
+  usage.total_peak = std::max(usage.total_peak, peaks_.total_peak);
+  usage.activation_peak = std::max(usage.activation_peak, peaks_.activation_peak);
+  return usage;
 }
 
 std::int64_t MeteredLane::peak_since_last_run() const {
@@ -25,7 +54,7 @@ std::int64_t MeteredLane::live() const {
 void MeteredLane::run(const TaskGraph& graph, const TaskBody& body, Observer*) {
   MeteredRun run{.above = peak_since_last_run(), .tasks = {}};
   for (const Task& task : graph.tasks()) {
-    memory::reset_peaks();
+    reset_peaks();
     MeteredTask metered{.task = task, .before = live()};
     const models::MacCounter counter;
     body(task);
@@ -33,7 +62,8 @@ void MeteredLane::run(const TaskGraph& graph, const TaskBody& body, Observer*) {
     metered.peak = peak_since_last_run();
     run.tasks.push_back(std::move(metered));
   }
-  memory::reset_peaks();
+  run.after = live();
+  reset_peaks();
   runs_.push_back(std::move(run));
 }
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "pareprop/lanes/executor.h"
+#include "pareprop/memory/meter.h"
 
 namespace pareprop::plan {
 
@@ -19,6 +20,10 @@ struct MeteredTask {
 struct MeteredRun {
   std::int64_t above = 0;  // highest between the run before, or begin(), and this one
   std::vector<MeteredTask> tasks;
+  std::int64_t after = 0;  // live when the last has ended
+
+  // The most that can be live in any order that several lanes allow, of whose tasks these are.
+  std::int64_t worst_meeting() const;
 };
 
 // Runs tasks in the order of their graph, on the caller's thread, and meters each: for steps on the
@@ -36,13 +41,16 @@ class MeteredLane final : public Executor {
   void begin();
   const std::vector<MeteredRun>& runs() const { return runs_; }
   std::int64_t peak_since_last_run() const;
+  memory::Usage usage() const;  // now, with the peaks since then
 
  private:
   std::int64_t live() const;
+  void reset_peaks();
 
   int lanes_;
   bool only_activations_;
   std::vector<MeteredRun> runs_;
+  memory::Usage peaks_;  // before the last reset
 };
 
 }  // namespace pareprop::plan

@@ -70,11 +70,13 @@ TEST_P(DryStepTest, TakesWhatARealStepTakes) {
       shape);
   for (const Mode mode : {Mode::stored, Mode::checkpoint, Mode::reprop, Mode::pareprop}) {
     const StepPlan plan{.mode = mode};
-    memory::Usage predicted = dry.run(plan);
+    const memory::Usage predicted = dry.run(plan);
     const auto real = real_step(c, shape, plan);
-    double dry_peak = static_cast<double>(predicted.activation_peak);
-    if (mode == Mode::pareprop) dry_peak /= 1.0 + dry.lane_slack();
-    EXPECT_NEAR(dry_peak / static_cast<double>(real.activation_peak), 1.0, 0.02)
+    const double ratio =
+        static_cast<double>(predicted.activation_peak) / static_cast<double>(real.activation_peak);
+    // The real step has one lane, and so no meetings.
+    EXPECT_GE(ratio, 0.98) << c.model << " " << name(precision) << " " << name(mode);
+    EXPECT_LE(ratio, mode == Mode::pareprop ? 1.25 : 1.02)
         << c.model << " " << name(precision) << " " << name(mode);
   }
 }

@@ -77,7 +77,7 @@ class RandomBudgets : public ::testing::Test {
     const models::Batch batch = model->example(c.shape.batch, 0);
     memory::reset_peaks();
     // Where lanes overlap, which temporaries meet is chance.
-    const std::uint64_t steps = plan.mode == Mode::pareprop ? 8 : 2;
+    const std::uint64_t steps = plan.mode == Mode::pareprop ? 40 : 2;
     for (std::uint64_t step = 0; step < steps; ++step) {
       model->loss(batch, {.pass = std::make_shared<Pass>(0, step)}).backward();
       for (auto& weight : model->parameters()) weight.mutable_grad().reset();
@@ -119,9 +119,10 @@ TEST_F(RandomBudgets, PredictedPeaksAreMeasuredAndBudgetsKept) {
     const std::int64_t peak = measured(c, plan.step);
     const double ratio = static_cast<double>(plan.predicted.total_peak) / static_cast<double>(peak);
     const bool overlap = plan.step.mode == Mode::pareprop;
-    EXPECT_LE(ratio, overlap ? 1.20 : 1.05) << words;
+    // Lanes may be lucky in all the steps, and not have met at their worst.
+    EXPECT_LE(ratio, overlap ? 1.10 : 1.05) << words;
     EXPECT_GE(ratio, 0.98) << words;
-    EXPECT_LE(peak, plan.budget) << words;
+    EXPECT_LE(peak, plan.budget) << words << ", predicted " << plan.predicted.total_peak;
     double& above = overlap ? over_lanes : over;
     above = std::max(above, ratio - 1.0);
     under = std::max(under, 1.0 - ratio);

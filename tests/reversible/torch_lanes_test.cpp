@@ -5,6 +5,9 @@
 #include <omp.h>
 
 #include <array>
+#include <chrono>
+#include <filesystem>
+#include <iterator>
 #include <thread>
 
 extern "C" __attribute__((weak)) int MKL_Get_Max_Threads();
@@ -49,6 +52,31 @@ TEST_F(TorchLanes, EachLaneHasItsShareAlsoAfterTorchWasToldACount) {
   EXPECT_EQ(seen[0], (Counts{2, 2}));
   EXPECT_EQ(seen[1], (Counts{2, 2}));
   EXPECT_EQ(counts(), (Counts{4, 4}));
+}
+
+std::ptrdiff_t threads_of_the_process() {
+  return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {});
+}
+
+// Otherwise they would spin on the cores that the lanes are for.
+TEST_F(TorchLanes, ThreadsOfTheForwardPassAreGoneWhileLanesRun) {
+  at::parallel_for(0, 4, 1, [](std::int64_t, std::int64_t) {});
+  const std::ptrdiff_t before = threads_of_the_process();
+  ASSERT_GE(before, 4);
+  TaskGraph graph;
+  for (const int lane : {0, 1}) {
+    graph.add({.kind = TaskKind::gradient, .branch = lane, .lane = lane});
+  }
+  bool gone = false;
+  TorchCpuLanes(2).run(graph, [&](const Task& task) {
+    if (task.lane != 0) return;
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (!gone && std::chrono::steady_clock::now() < deadline) {
+      gone = threads_of_the_process() < before;  // one lane has joined, three threads left
+      std::this_thread::yield();
+    }
+  });
+  EXPECT_TRUE(gone);
 }
 
 TEST_F(TorchLanes, AScopeEndsWithWhatWasBefore) {
