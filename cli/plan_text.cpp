@@ -28,11 +28,10 @@ std::string mode_table(plan::Planner& planner, const plan::Plan& plan, bool meas
                {measured ? "step" : "step, about"},
                {"speed"}});
   const double stored = planner.seconds(planner.all(Mode::stored));
-  auto add = [&](const std::string& title, const memory::Usage& usage, double seconds) {
+  auto add = [&](const std::string& title, const plan::Prediction& usage, double seconds) {
     const bool timed = seconds > 0.0;
     table.add_row({title, bytes(usage.total_peak), bytes(usage.activation_peak),
-                   yes_no(usage.total_peak <= plan.budget),
-                   timed ? text::duration_text(seconds) : "-",
+                   yes_no(usage.at_most <= plan.budget), timed ? text::duration_text(seconds) : "-",
                    timed ? percent_text(stored / seconds) : "-"});
   };
   for (const Mode mode : modes_of(planner)) {
@@ -82,6 +81,7 @@ nlohmann::ordered_json plan_json(const plan::Plan& plan, bool measured) {
   nlohmann::ordered_json json{{"fits", plan.fits},
                               {"budget_bytes", plan.budget},
                               {"predicted_peak_bytes", plan.predicted.total_peak},
+                              {"predicted_at_most_bytes", plan.predicted.at_most},
                               {"predicted_activation_bytes", plan.predicted.activation_peak},
                               {"smallest_budget_bytes", plan.smallest_budget},
                               {"largest_batch", plan.largest_batch},

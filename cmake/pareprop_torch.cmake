@@ -38,9 +38,7 @@ target_link_libraries(pareprop_torch INTERFACE
 set_property(GLOBAL APPEND PROPERTY PAREPROP_LIBRARIES pareprop_torch)
 
 # Any file that sees torch's modules or autograd pays 15 to 20 s for their headers. Precompiled they still
-# cost 8 s: gcc instantiates their templates again in every file. So the files of a target share that too,
-# eight at a time; PAREPROP_UNITY=OFF compiles each alone, which is quicker for who works on one.
-option(PAREPROP_UNITY "Compile the files that see autograd eight at a time" ON)
+# cost 8 s: gcc instantiates their templates again in every file. So the files of a target share that too.
 file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/precompiled.cpp CONTENT "")
 add_library(pareprop_precompiled STATIC ${PROJECT_BINARY_DIR}/precompiled.cpp)
 target_compile_features(pareprop_precompiled PUBLIC cxx_std_20)
@@ -58,5 +56,5 @@ endif()
 # For targets whose files see torch's modules or autograd.
 function(pareprop_precompile target)
   target_precompile_headers(${target} REUSE_FROM pareprop_precompiled)
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ${PAREPROP_UNITY} UNITY_BUILD_BATCH_SIZE 8)
+  pareprop_together(${target})
 endfunction()

@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH
 
-packages=(g++ cmake ninja-build ccache git python3-venv libgtest-dev libcli11-dev
+packages=(g++ cmake ninja-build ccache git python3-venv libgtest-dev libgmock-dev libcli11-dev
           nlohmann-json3-dev libbenchmark-dev clang-format clang-tidy
           libgloo-dev libturbojpeg0-dev libstb-dev zlib1g-dev dataset-fashion-mnist)
 requirements=(torch==2.13.0 numpy safetensors==0.8.0 transformers==5.22.0 pillow tokenizers==0.23.3 tensorboard==2.21.0

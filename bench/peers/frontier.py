@@ -65,8 +65,8 @@ def row_table(result):
             mib(one.get("activation_peak_bytes")), f"{one['gradient_difference']:.1e}", words_of(plan)])
     return "\n".join([
         f"## {result['label']}, {result['precision']}", "",
-        f"{result['parameters'] / 1e6:.1f} M parameters, {result['gmacs']:.2f} GMACs a sample. checkpoint and "
-        f"compile of torch use the attention form {result['attention']}.", "",
+        f"{result['parameters'] / 1e6:.1f} M parameters, {result['gmacs']:.2f} GMACs a sample. checkpoint, "
+        f"reversible and compile of torch use the attention form {result['attention']}.", "",
         markdown(TITLES, lines), "",
         markdown(VERDICT_TITLES, [verdict_line(one) for one in verdicts(result)]), ""])
 
@@ -130,6 +130,7 @@ def plot(result):
         {"name": "our reprop and pareprop", "points": points(["ours_reprop", "ours_pareprop"]), "line": False},
         {"name": "PyTorch stored", "points": points(STORED_FORMS), "line": False},
         {"name": "torch.utils.checkpoint", "points": points(["torch_checkpoint"]), "line": False},
+        {"name": "vanilla reversible PyTorch", "points": points(["torch_reversible"]), "line": False},
         {"name": "torch.compile, by budget", "points": points(COMPILE_BUDGETS), "line": False},
         {"name": "PyTorch's frontier", "points": points(theirs), "frontier": True}]
     return {"title": f"{result['label']}, {result['precision']}", "x_label": "MiB of activations",

@@ -47,7 +47,7 @@ plan::Plan plan_step(const PlanRequest& request, models::Model& model, const mod
   plan.budget = by_share
                     ? std::llround(request.share * static_cast<double>(plan.predicted.total_peak))
                     : free;
-  plan.fits = plan.predicted.total_peak <= plan.budget;
+  plan.fits = plan.predicted.at_most <= plan.budget;
   if (plan.fits && !by_share) return plan;
   plan::learn_times(planner, model, batch, {.precision = request.precision},
                     {.budget = free, .network = request.model, .folder = request.times});

@@ -149,7 +149,9 @@ class Contestant:
         if self.meter:
             return {"activation_peak_bytes": self.meter.activation_peak(self.step)}
         self.step()
-        return {"rss_peak_bytes": process_bytes("VmHWM"), "rss_reset": reset}
+        peak = process_bytes("VmHWM")
+        give_back()
+        return {"rss_peak_bytes": peak, "rss_reset": reset}
 
     def peak(self, side, seconds):
         with gemm.GemmRecorder() as recorder:

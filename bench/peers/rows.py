@@ -52,7 +52,7 @@ HUGGING_FACE_FAMILIES = ("vit", "swin", "roberta")
 SHARES = {f"ours_at_{percent}": percent / 100 for percent in (5, 15, 30, 60, 100)}
 COMPILE_BUDGETS = {f"torch_compile_at_{percent}": percent / 100 for percent in (10, 30, 60, 100)}
 FRONTIER = ["ours_reprop", "ours_pareprop", *SHARES, "ours_stored",
-            *STORED_FORMS, "torch_checkpoint", *COMPILE_BUDGETS]
+            *STORED_FORMS, "torch_checkpoint", "torch_reversible", *COMPILE_BUDGETS]
 
 # Largest relative difference of a gradient from that of stored float32 PyTorch, matmul attention. In bf16
 # PyTorch's own is up to 0.1 away (biases of norms within MViT's attention); a wrong one, about 1.

@@ -195,9 +195,11 @@ class Worker {
     backward();
     drop_gradients();
     const memory::Usage usage = memory::usage();
+    const auto rss = process_bytes("VmHWM");
+    memory::trim();  // the others need the room
     return {{"activation_peak_bytes", usage.activation_peak - before},
             {"total_peak_bytes", usage.total_peak},
-            {"rss_peak_bytes", process_bytes("VmHWM")},
+            {"rss_peak_bytes", rss},
             {"rss_reset", reset}};
   }
 

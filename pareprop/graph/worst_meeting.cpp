@@ -5,6 +5,7 @@
 #include <set>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 namespace pareprop {
 namespace {
@@ -84,7 +85,7 @@ class Meetings {
     for (const int task : ready) most.push_back(bytes_[static_cast<std::size_t>(task)].most);
     std::sort(most.begin(), most.end(), std::greater<>());
     most.resize(std::min(most.size(), static_cast<std::size_t>(graph_.lanes())));
-    for (const std::int64_t one : most) live += std::max<std::int64_t>(0, one);
+    for (const std::int64_t one : most) live += one;
     worst_ = std::max(worst_, live);
   }
 

@@ -2,22 +2,20 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/embedding.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/gelu.h>
-#include <ATen/ops/linear.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randperm.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
-#include <torch/csrc/autograd/custom_function.h>
 
 #include <stdexcept>
 #include <string>
 
+#include "pareprop/models/tied_table.h"
 #include "pareprop/ops/describe.h"
 #include "pareprop/ops/random_stream.h"
 
@@ -31,27 +29,6 @@ constexpr std::int64_t kNotScored = -100;
 
 BlockShape block_shape(const RobertaConfig& c) {
   return {c.width, c.heads, c.mlp_hidden, c.eps, c.drop};
-}
-
-// torch has embeddings on the meta device in Python only: this allocates what they do.
-struct MetaRows : torch::autograd::Function<MetaRows> {
-  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& table,
-                            const at::Tensor& ids) {
-    context->saved_data["rows"] = table.size(0);
-    return at::empty({ids.size(0), ids.size(1), table.size(1)}, table.options());
-  }
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
-                                                 const torch::autograd::variable_list& gradients) {
-    const at::Tensor& of_rows = gradients[0];
-    return {at::empty({context->saved_data["rows"].toInt(), of_rows.size(2)}, of_rows.options()),
-            at::Tensor()};
-  }
-};
-
-// The rows of a table that `ids` names; none of the padding's gets a gradient.
-at::Tensor rows_of(const at::Tensor& table, const at::Tensor& ids) {
-  return ids.is_meta() ? MetaRows::apply(table, ids)
-                       : at::embedding(table, ids, RobertaConfig::kPadding);
 }
 
 }  // namespace
@@ -71,13 +48,13 @@ void check(const RobertaConfig& c) {
 }
 
 RobertaEmbedding::RobertaEmbedding(const RobertaConfig& config, WeightMaker& make)
-    : word(make.normal(*this, "word", {config.vocabulary, config.width})),
-      config_(config),
+    : config_(config),
+      word_(make.normal(*this, "word", {config.vocabulary, config.width})),
       position_(make.normal(*this, "position", {config.positions, config.width})),
       type_(make.normal(*this, "type", {1, config.width})),
       norm_(register_module("norm", std::make_shared<NormLayer>(config.width, config.eps, make))) {}
 
-at::Tensor RobertaEmbedding::forward(const Batch& batch, const Pass& pass) {
+RobertaEmbedding::Embedded RobertaEmbedding::forward(const Batch& batch, const Pass& pass) {
   const at::Tensor& ids = batch.input;
   if (!ids.defined() || ids.dim() != 2 || ids.scalar_type() != at::kLong) {
     throw std::invalid_argument("roberta: expected token ids Long [batch, length], got " +
@@ -105,12 +82,14 @@ at::Tensor RobertaEmbedding::forward(const Batch& batch, const Pass& pass) {
   // Positions count tokens that are not padding, from 2 on; padding has position 1.
   const at::Tensor present = ids.ne(RobertaConfig::kPadding).to(at::kLong);
   const at::Tensor positions = present.cumsum(1).mul_(present).add_(RobertaConfig::kPadding);
-  at::Tensor x = rows_of(word, ids).add(rows_of(position_, positions)).add(type_);
+  constexpr std::int64_t kPadding = RobertaConfig::kPadding;
+  const TableRows words = rows_of(word_, ids, kPadding);
+  at::Tensor x = words.rows.add(rows_of(position_, positions, kPadding).rows).add(type_);
   x = norm_->forward(x);
-  if (!is_training()) return x;
+  if (!is_training()) return {x, words.table};
   RandomStream random(random_key({pass.seed(), pass.step(), ~std::uint64_t{0}}));
   RandomScope scope(random);
-  return dropout(x, config_.drop.dropout);
+  return {dropout(x, config_.drop.dropout), words.table};
 }
 
 RobertaBase::RobertaBase(const RobertaConfig& config, WeightMaker& make) : config_(config) {
@@ -129,7 +108,7 @@ void RobertaBase::add_head(std::int64_t features, WeightMaker& make) {
 
 at::Tensor RobertaBase::forward(const Batch& batch, const ForwardOptions& options) {
   const auto pass = pass_for(options);
-  const at::Tensor x = embedding_->forward(batch, *pass);
+  const auto [x, words] = embedding_->forward(batch, *pass);
   at::Tensor score_bias;
   if (batch.mask.defined()) {
     const at::Tensor padded = batch.mask.logical_not().view({x.size(0), 1, x.size(1)});
@@ -144,7 +123,7 @@ at::Tensor RobertaBase::forward(const Batch& batch, const ForwardOptions& option
                     : h.index({batch.target.reshape({-1}).ne(kNotScored)});
   }
   h = head_norm_->forward(at::gelu(head_dense_->forward(norm_->forward(h))));
-  return at::linear(h, embedding_->word, head_bias_);
+  return table_products(h, words, head_bias_);
 }
 
 at::Tensor RobertaBase::row_targets(const Batch& batch) const {

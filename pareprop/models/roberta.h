@@ -29,15 +29,17 @@ void check(const RobertaConfig& config);
 class RobertaEmbedding : public torch::nn::Module {
  public:
   RobertaEmbedding(const RobertaConfig& config, WeightMaker& make);
+  struct Embedded {
+    at::Tensor x;      // (batch, length, width)
+    at::Tensor words;  // (vocabulary, width), also the last layer's weight
+  };
   // Throws std::invalid_argument when a token is outside the vocabulary or the sequence is too
   // long.
-  at::Tensor forward(const Batch& batch, const Pass& pass);
-
-  at::Tensor word;  // (vocabulary, width), also the last layer's weight
+  Embedded forward(const Batch& batch, const Pass& pass);
 
  private:
   RobertaConfig config_;
-  at::Tensor position_, type_;
+  at::Tensor word_, position_, type_;
   std::shared_ptr<NormLayer> norm_;
 };
 

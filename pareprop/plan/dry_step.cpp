@@ -120,18 +120,18 @@ double DryStep::backward(std::int64_t batch) {
   return macs;
 }
 
-memory::Usage DryStep::run(const StepPlan& plan) {
+Prediction DryStep::run(const StepPlan& plan) {
   return run(plan, shape_.batch, shape_.accumulates);
 }
 
-memory::Usage DryStep::run(const StepPlan& plan, std::int64_t batch, bool accumulates) {
+Prediction DryStep::run(const StepPlan& plan, std::int64_t batch, bool accumulates) {
   const memory::Usage before = others();
   const auto lane = std::make_shared<MeteredLane>(kOverlapped);
   apply(plan, *model_, options(lane));
   if (accumulates) backward(batch);
   lane->begin();
   backward(batch);
-  memory::Usage usage = lane->usage();
+  Prediction usage{lane->usage()};
   drop_gradients();
 
   for (std::size_t tag = 0; tag < memory::kTags; ++tag) usage.peak[tag] -= before.live[tag];
@@ -142,12 +142,14 @@ memory::Usage DryStep::run(const StepPlan& plan, std::int64_t batch, bool accumu
   if (plan.mode == Mode::pareprop) {
     std::int64_t worst = usage.total_peak;
     for (const MeteredRun& run : lane->runs()) worst = std::max(worst, run.worst_meeting());
+    more += worst - usage.total_peak;
     // What two tasks share goes with the later one, which another order makes another: seldom.
-    more += worst - usage.total_peak + usage.activation_peak / 64;
+    usage.at_most = usage.activation_peak / 64;
   }
   usage.activation_peak += more + shape_.other_bytes;
   usage.total_peak += more + shape_.other_bytes - before.total_live;
   if (shape_.only_activations) usage.total_peak = usage.activation_peak;
+  usage.at_most += usage.total_peak;
   return usage;
 }
 

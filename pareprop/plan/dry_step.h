@@ -36,6 +36,12 @@ StepPlan step_plan(const Choice& choice, bool recompute_between);
 // Gives every stack its policies, and all the same `options`, whose mode does not count.
 void apply(const StepPlan& plan, models::Model& model, StackOptions options);
 
+// Peaks that a step is expected to have, and the total that it keeps, for budgets. The two differ
+// with overlap only: there it is chance which temporaries meet.
+struct Prediction : memory::Usage {
+  std::int64_t at_most = 0;
+};
+
 // Training steps of a network on the meta device: what they take, without taking it.
 class DryStep {
  public:
@@ -46,12 +52,11 @@ class DryStep {
   const models::Model& model() const { return *model_; }
   const StepShape& shape() const { return shape_; }
 
-  // Peaks of a step. With overlap it is chance which temporaries of the two lanes meet: the totals
-  // are of the worst meeting that the schedule allows.
-  memory::Usage run(const StepPlan& plan);
+  // With overlap the totals are of the worst meeting that the schedule allows.
+  Prediction run(const StepPlan& plan);
 
   // The same with another batch, or another number of micro-steps.
-  memory::Usage run(const StepPlan& plan, std::int64_t batch, bool accumulates);
+  Prediction run(const StepPlan& plan, std::int64_t batch, bool accumulates);
 
   // Bytes of Note [The model of the peak], with seconds in multiply-accumulates: gradients count
   // two for each of the forward pass. REQUIRES: the network has stacks.

@@ -67,7 +67,7 @@ const Plan& Planner::leanest() {
     plan.predicted = dry_.run(step);
     plan.seconds = seconds(step);
     plan.step = std::move(step);
-    if (!leanest_ || plan.predicted.total_peak < leanest_->predicted.total_peak) {
+    if (!leanest_ || plan.predicted.at_most < leanest_->predicted.at_most) {
       leanest_ = std::move(plan);
     }
   }
@@ -77,13 +77,13 @@ const Plan& Planner::leanest() {
 Plan Planner::plan_step(std::int64_t budget) {
   Plan best = leanest();
   best.budget = budget;
-  best.smallest_budget = best.predicted.total_peak;
-  best.fits = best.predicted.total_peak <= budget;
+  best.smallest_budget = best.predicted.at_most;
+  best.fits = best.predicted.at_most <= budget;
   if (!best.fits) return best;
   if (plain()) {
     const StepPlan stored = all(Mode::stored);
-    const memory::Usage usage = dry_.run(stored);
-    if (usage.total_peak <= budget) {
+    const Prediction usage = dry_.run(stored);
+    if (usage.at_most <= budget) {
       best.step = stored;
       best.predicted = usage;
     }
@@ -104,10 +104,10 @@ void Planner::improve(Plan& best, const Variant& variant, std::int64_t budget) {
     const auto choice = choose(variant.profile, target);
     if (!choice) return;
     const StepPlan step = step_plan(*choice, variant.recompute_between);
-    const memory::Usage usage = dry_.run(step);
-    const std::int64_t spare = budget - usage.total_peak;
-    if (spare >= 0 && std::pair(choice->seconds, usage.total_peak) <
-                          std::pair(best.seconds, best.predicted.total_peak)) {
+    const Prediction usage = dry_.run(step);
+    const std::int64_t spare = budget - usage.at_most;
+    if (spare >= 0 && std::pair(choice->seconds, usage.at_most) <
+                          std::pair(best.seconds, best.predicted.at_most)) {
       best.step = step;
       best.predicted = usage;
       best.seconds = choice->seconds;
@@ -139,7 +139,7 @@ std::int64_t Planner::largest_batch(const StepPlan& step, std::int64_t budget, b
     std::int64_t batch, peak;
   };
   auto dry = [&](std::int64_t batch) {
-    return Tried{batch, dry_.run(step, batch, accumulates).total_peak};
+    return Tried{batch, dry_.run(step, batch, accumulates).at_most};
   };
   Tried enough = dry(1);
   if (enough.peak > budget) return 0;

@@ -15,7 +15,7 @@ struct Plan {
   bool fits = false;
   std::int64_t budget = 0;
   StepPlan step;                     // the fastest that fits; when none does, the leanest
-  memory::Usage predicted;           // its peaks
+  Prediction predicted;              // of it
   double seconds = 0.0;              // of a step; multiply-accumulates before times are known
   std::int64_t smallest_budget = 0;  // for this batch
   std::int64_t largest_batch = 0;    // within this budget; 0: not even one sample
@@ -39,8 +39,8 @@ class Planner {
   // The same without the answers for other batches and budgets.
   Plan plan_step(std::int64_t budget);
 
-  // Peaks of a step that is given.
-  memory::Usage predict(const StepPlan& step) { return dry_.run(step); }
+  // What a step that is given takes.
+  Prediction predict(const StepPlan& step) { return dry_.run(step); }
   // Seconds of it by the profile. 0 for a plain network.
   double seconds(const StepPlan& step) const;
   // One that keeps all of the network to a mode.

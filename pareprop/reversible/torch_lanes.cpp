@@ -36,13 +36,13 @@ IntraOpThreads::~IntraOpThreads() {
   set_mkl_threads(previous_mkl_);
 }
 
+TorchCpuLanes::TorchCpuLanes(int lanes, int threads_per_lane)
+    : lanes_(lanes), threads_per_lane_(threads_per_lane) {}
+
 // Note [Threads that spin]
 // After a parallel region OpenMP's threads wait for the next one by spinning, 300,000 times unless
 // GOMP_SPINCOUNT says otherwise: some 10 ms in which those of the forward pass would keep the lanes
 // from the cores. So they are sent away; making them anew takes a tenth of a millisecond.
-TorchCpuLanes::TorchCpuLanes(int lanes, int threads_per_lane)
-    : lanes_(lanes), threads_per_lane_(threads_per_lane) {}
-
 void TorchCpuLanes::run(const TaskGraph& graph, const TaskBody& body, Observer* observer) {
   const at::ThreadLocalState state;
   const int threads = threads_per_lane_ > 0 ? threads_per_lane_

@@ -82,7 +82,7 @@ plan::Plan BudgetKeeper::fixed_plan(plan::Planner& planner, Mode mode) const {
   fixed.step = planner.all(mode);
   fixed.predicted = planner.predict(fixed.step);
   fixed.budget = budget_;
-  fixed.fits = fixed.predicted.total_peak <= budget_;
+  fixed.fits = fixed.predicted.at_most <= budget_;
   return fixed;
 }
 
@@ -141,9 +141,8 @@ void BudgetKeeper::plan(models::Model& model, const StackOptions& options) {
          plan::does_not_fit(plan_, config_.model, config_.batch));
   } else if (named_ || (config_.mode == "auto" && plan_.step.mode != Mode::stored)) {
     const std::string letters = plan::policy_letters(plan_.step);
-    say_("plan: at most " + bytes(plan_.predicted.total_peak) + " of " +
-         plan::exact_bytes(budget_) + ", " + std::string(name(plan_.step.mode)) +
-         (letters.empty() ? "" : " " + letters) +
+    say_("plan: at most " + bytes(plan_.predicted.at_most) + " of " + plan::exact_bytes(budget_) +
+         ", " + std::string(name(plan_.step.mode)) + (letters.empty() ? "" : " " + letters) +
          (plan_.step.recompute_between ? ", recomputed between stacks" : ""));
   }
 }
@@ -170,14 +169,14 @@ bool BudgetKeeper::tighten(std::int64_t step) {
   check_machine(step);
   if (!named_) return false;
   const auto limit = static_cast<double>(budget_);
-  const auto predicted = static_cast<double>(plan_.predicted.total_peak + excess_);
-  const bool beyond = static_cast<double>(peak) > kBeyond * predicted;
+  const auto expected = static_cast<double>(plan_.predicted.at_most + excess_);
+  const bool beyond = static_cast<double>(peak) > kBeyond * expected;
   if (peak <= budget_ && !(beyond && static_cast<double>(peak) > kNear * limit)) return false;
 
   const std::string took = "step " + std::to_string(step) + " took " + bytes(peak) + " of " +
                            plan::exact_bytes(budget_) + ", predicted were " +
-                           bytes(plan_.predicted.total_peak);
-  excess_ = std::max(excess_, peak - plan_.predicted.total_peak);
+                           bytes(plan_.predicted.at_most);
+  excess_ = std::max(excess_, peak - plan_.predicted.at_most);
   plan::Plan leaner = make_planner().plan_step(budget_ - excess_);
   const bool is_auto = config_.mode == "auto";
   if (!is_auto || !leaner.fits || leaner.step == plan_.step) {

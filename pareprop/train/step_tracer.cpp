@@ -10,6 +10,7 @@
 #include "pareprop/io/atomic_file.h"
 
 namespace pareprop::train {
+
 StepTracer::StepTracer(const TrainConfig& config, models::Model& model, int rank, std::int64_t done,
                        std::int64_t all_steps, std::function<void(const std::string&)> on_message)
     : folder_(config.out),

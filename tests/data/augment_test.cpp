@@ -21,7 +21,7 @@ using pareprop::data::testing::expect_part;
 using pareprop::data::testing::noise;
 
 // Levels as they are: level / 255 in, level out.
-ImageAugment plain() {
+ImageAugment plain_augment() {
   ImageAugment augment;
   augment.mean = {0.0f};
   augment.deviation = {1.0f / 255};
@@ -113,12 +113,13 @@ TEST(SmallestSize, KeepsAsManyPixelsAsTheInputHas) {
 TEST(Render, MovesThenMirrors) {
   const Image image{2, 3, 1, {1, 2, 3, 4, 5, 6}};
   const Box box{0, 0, 2, 3};
-  EXPECT_EQ(rendered(plain(), {box}, image, 1, {2, 3}), (std::vector<float>{1, 2, 3, 4, 5, 6}));
-  EXPECT_EQ(rendered(plain(), {box, 1, 0}, image, 1, {2, 3}),
+  EXPECT_EQ(rendered(plain_augment(), {box}, image, 1, {2, 3}),
+            (std::vector<float>{1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(rendered(plain_augment(), {box, 1, 0}, image, 1, {2, 3}),
             (std::vector<float>{0, 0, 0, 1, 2, 3}));
-  EXPECT_EQ(rendered(plain(), {box, 0, -2}, image, 1, {2, 3}),
+  EXPECT_EQ(rendered(plain_augment(), {box, 0, -2}, image, 1, {2, 3}),
             (std::vector<float>{3, 0, 0, 6, 0, 0}));
-  EXPECT_EQ(rendered(plain(), {box, 0, 1, true}, image, 1, {2, 3}),
+  EXPECT_EQ(rendered(plain_augment(), {box, 0, 1, true}, image, 1, {2, 3}),
             (std::vector<float>{2, 1, 0, 5, 4, 0}));
 }
 
@@ -134,10 +135,10 @@ TEST(Render, NormalisesEachColourIntoItsPlane) {
 
 TEST(Render, ConvertsBetweenGreyAndColours) {
   const Image grey{1, 1, 1, {100}}, colour{1, 1, 3, {200, 100, 50}};
-  for (const float level : rendered(plain(), {{0, 0, 1, 1}}, grey, 3, {1, 1})) {
+  for (const float level : rendered(plain_augment(), {{0, 0, 1, 1}}, grey, 3, {1, 1})) {
     EXPECT_NEAR(level, 100, 1e-3);
   }
-  EXPECT_NEAR(rendered(plain(), {{0, 0, 1, 1}}, colour, 1, {1, 1})[0],
+  EXPECT_NEAR(rendered(plain_augment(), {{0, 0, 1, 1}}, colour, 1, {1, 1})[0],
               0.299 * 200 + 0.587 * 100 + 0.114 * 50, 1e-3);
   ImageAugment augment;
   augment.mean = {1, 0, 0};
@@ -150,14 +151,14 @@ TEST(Render, OfASmallerDecodingShowsTheSamePart) {
   const Image full = testing::slope(160, 240, 3), half = testing::slope(80, 120, 3);
   const View view{{40, 60, 80, 90}, 0, 0, true};
   std::vector<float> a(3 * 16 * 16), b(a);
-  render(plain(), view, full.size(), full, 3, {16, 16}, a.data());
-  render(plain(), view, full.size(), half, 3, {16, 16}, b.data());
+  render(plain_augment(), view, full.size(), full, 3, {16, 16}, a.data());
+  render(plain_augment(), view, full.size(), half, 3, {16, 16}, b.data());
   for (std::size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], 2.0) << i;
 }
 
 TEST(Render, CutsOffWhatBicubicOvershoots) {
   const Image edge{1, 4, 1, {0, 0, 255, 255}};
-  for (const float level : rendered(plain(), {{0, 0, 1, 4}}, edge, 1, {1, 16})) {
+  for (const float level : rendered(plain_augment(), {{0, 0, 1, 4}}, edge, 1, {1, 16})) {
     EXPECT_GE(level, 0.0f);
     EXPECT_LE(level, 255.0f);
   }

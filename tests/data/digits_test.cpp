@@ -19,7 +19,7 @@ std::string line(const std::string& pixel, const std::string& label) {
   return text + label;
 }
 
-std::string error_of(const std::string& csv) {
+std::string digits_error(const std::string& csv) {
   try {
     parse_digits(csv);
   } catch (const std::invalid_argument& error) {
@@ -93,8 +93,8 @@ void PrintTo(const Malformed& malformed, std::ostream* out) { *out << malformed.
 class ParseDigitsErrors : public testing::TestWithParam<Malformed> {};
 
 TEST_P(ParseDigitsErrors, NameTheLineAndTheFault) {
-  EXPECT_NE(error_of(GetParam().csv).find(GetParam().what), std::string::npos)
-      << error_of(GetParam().csv);
+  EXPECT_NE(digits_error(GetParam().csv).find(GetParam().what), std::string::npos)
+      << digits_error(GetParam().csv);
 }
 
 const std::string kGood = line("1", "2") + "\n";

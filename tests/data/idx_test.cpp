@@ -14,12 +14,9 @@ namespace pareprop::data {
 namespace {
 
 using io::testing::message_of;
+using pareprop::data::testing::bytes_of;
 using pareprop::data::testing::expect_part;
 using pareprop::data::testing::idx_bytes;
-
-std::span<const std::byte> bytes_of(const std::string& text) {
-  return std::as_bytes(std::span(text));
-}
 
 std::string idx_error(const std::string& text) {
   return message_of<std::runtime_error>([&] { parse_idx(bytes_of(text)); });

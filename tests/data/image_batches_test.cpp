@@ -43,7 +43,7 @@ class Numbered final : public ImageSource {
   std::vector<std::string> names_{"a", "b", "c"};
 };
 
-ImageBatchesOptions plain(std::int64_t batch, bool training) {
+ImageBatchesOptions plain_options(std::int64_t batch, bool training) {
   ImageBatchesOptions options{.batch = batch, .input = {8, 8}, .training = training};
   options.augment.mean = {0.0f};
   options.augment.deviation = {1.0f / 255};
@@ -51,7 +51,7 @@ ImageBatchesOptions plain(std::int64_t batch, bool training) {
 }
 
 ImageBatchesOptions lively(std::int64_t batch) {
-  ImageBatchesOptions options = plain(batch, true);
+  ImageBatchesOptions options = plain_options(batch, true);
   options.seed = 7;
   options.augment.crop = Crop::resized;
   options.augment.flip = 0.5;
@@ -60,7 +60,8 @@ ImageBatchesOptions lively(std::int64_t batch) {
   return options;
 }
 
-ImageBatches batches(ImageBatchesOptions options, int images, std::set<std::int64_t> broken = {}) {
+ImageBatches numbered_images(ImageBatchesOptions options, int images,
+                             std::set<std::int64_t> broken = {}) {
   return {std::make_shared<Numbered>(images, std::move(broken)), std::move(options)};
 }
 
@@ -73,7 +74,7 @@ std::vector<int> numbers_of(const Batch& batch) {
 }
 
 TEST(ImageBatches, OfTrainingTakeEveryImageOnceInAnOrderOfEachEpoch) {
-  const auto made = batches(plain(4, true), 22);
+  const auto made = numbered_images(plain_options(4, true), 22);
   ASSERT_EQ(made.per_epoch(), 5);
   std::vector<std::vector<int>> epochs;
   for (int epoch = 0; epoch < 3; ++epoch) {
@@ -94,13 +95,13 @@ TEST(ImageBatches, OfTrainingTakeEveryImageOnceInAnOrderOfEachEpoch) {
   }
   EXPECT_NE(epochs[0], epochs[1]);
   EXPECT_NE(epochs[1], epochs[2]);
-  auto other_seed = plain(4, true);
+  auto other_seed = plain_options(4, true);
   other_seed.seed = 1;
-  EXPECT_NE(numbers_of(batches(other_seed, 22).make(0)), numbers_of(made.make(0)));
+  EXPECT_NE(numbers_of(numbered_images(other_seed, 22).make(0)), numbers_of(made.make(0)));
 }
 
 TEST(ImageBatches, AreAFunctionOfTheirNumber) {
-  const auto a = batches(lively(6), 40), b = batches(lively(6), 40);
+  const auto a = numbered_images(lively(6), 40), b = numbered_images(lively(6), 40);
   b.make(9);
   for (const std::int64_t number : {5, 0, 17}) {
     const Batch first = a.make(number), second = b.make(number);
@@ -115,14 +116,14 @@ TEST(ImageBatches, OfAllProcessesAreThoseOfOne) {
   for (const bool training : {true, false}) {
     auto whole = lively(15);
     whole.training = training;
-    const auto one = batches(whole, 49);
+    const auto one = numbered_images(whole, 49);
     for (std::int64_t number = 0; number < 2 * one.per_epoch(); ++number) {
       std::vector<at::Tensor> inputs, targets;
       for (int rank = 0; rank < 3; ++rank) {
         auto part = whole;
         part.batch = 5;
         part.shard = {rank, 3};
-        const auto own = batches(part, 49);
+        const auto own = numbered_images(part, 49);
         ASSERT_EQ(own.per_epoch(), one.per_epoch());
         const Batch batch = own.make(number);
         inputs.push_back(batch.input), targets.push_back(batch.target);
@@ -135,11 +136,11 @@ TEST(ImageBatches, OfAllProcessesAreThoseOfOne) {
 }
 
 TEST(ImageBatches, OfEvaluationTakeAllInOrderAndLastEmptyOnes) {
-  auto options = plain(4, false);
+  auto options = plain_options(4, false);
   options.shard = {0, 2};
-  const auto first = batches(options, 18);
+  const auto first = numbered_images(options, 18);
   options.shard = {1, 2};
-  const auto second = batches(options, 18);
+  const auto second = numbered_images(options, 18);
   ASSERT_EQ(first.per_epoch(), 3);
   EXPECT_EQ(numbers_of(first.make(1)), (std::vector<int>{8, 9, 10, 11}));
   EXPECT_EQ(numbers_of(second.make(1)), (std::vector<int>{12, 13, 14, 15}));
@@ -150,14 +151,15 @@ TEST(ImageBatches, OfEvaluationTakeAllInOrderAndLastEmptyOnes) {
 }
 
 TEST(ImageBatches, WithMixingHaveProbabilities) {
-  const Batch batch = batches(lively(8), 40).make(0);
+  const Batch batch = numbered_images(lively(8), 40).make(0);
   ASSERT_EQ(batch.target.sizes(), (at::IntArrayRef{8, 3}));
   ASSERT_EQ(batch.target.scalar_type(), at::kFloat);
   EXPECT_TRUE(batch.target.sum(1).sub(1).abs().max().item<float>() < 1e-6f);
   EXPECT_GE(batch.target.min().item<float>(), 0.1f / 3 - 1e-6f);
-  auto smooth = plain(8, true);
+  auto smooth = plain_options(8, true);
   smooth.mixing.label_smoothing = 0.3;
-  const Batch smoothed = batches(smooth, 40).make(0), hard = batches(plain(8, true), 40).make(0);
+  const Batch smoothed = numbered_images(smooth, 40).make(0),
+              hard = numbered_images(plain_options(8, true), 40).make(0);
   EXPECT_TRUE(smoothed.input.equal(hard.input));
   EXPECT_TRUE(smoothed.target.argmax(1).equal(hard.target));
   EXPECT_NEAR(smoothed.target.max().item<float>(), 0.8f, 1e-6);
@@ -165,10 +167,10 @@ TEST(ImageBatches, WithMixingHaveProbabilities) {
 
 // Mixed images are what the unmixed ones and the targets say.
 TEST(ImageBatches, BlendInputsAsTheirTargets) {
-  auto options = plain(4, true);
-  const auto unmixed = batches(options, 40);
+  auto options = plain_options(4, true);
+  const auto unmixed = numbered_images(options, 40);
   options.mixing = {.mixup = 1.0};
-  const auto mixed = batches(options, 40);
+  const auto mixed = numbered_images(options, 40);
   int checked = 0;
   for (int number = 0; number < 10; ++number) {
     const Batch before = unmixed.make(number), after = mixed.make(number);
@@ -185,13 +187,14 @@ TEST(ImageBatches, BlendInputsAsTheirTargets) {
 }
 
 TEST(ImageBatches, OfTrainingReplaceImagesThatCannotBeRead) {
-  const auto made = batches(plain(4, true), 20, {3, 11});
-  const auto whole = batches(plain(4, true), 20);
+  const auto made = numbered_images(plain_options(4, true), 20, {3, 11});
+  const auto whole = numbered_images(plain_options(4, true), 20);
   EXPECT_TRUE(made.skipped().empty());
   for (int number = 0; number < 5; ++number) {
     const Batch batch = made.make(number), other = whole.make(number);
     const auto numbers = numbers_of(batch), expected = numbers_of(other);
-    EXPECT_TRUE(batch.input.equal(batches(plain(4, true), 20, {3, 11}).make(number).input));
+    EXPECT_TRUE(
+        batch.input.equal(numbered_images(plain_options(4, true), 20, {3, 11}).make(number).input));
     for (std::size_t i = 0; i < 4; ++i) {
       if (expected[i] == 3 || expected[i] == 11) {
         EXPECT_TRUE(numbers[i] != 3 && numbers[i] != 11);
@@ -209,7 +212,7 @@ TEST(ImageBatches, OfTrainingReplaceImagesThatCannotBeRead) {
 }
 
 TEST(ImageBatches, OfEvaluationLeaveImagesOutThatCannotBeRead) {
-  const auto made = batches(plain(4, false), 6, {1, 4, 5});
+  const auto made = numbered_images(plain_options(4, false), 6, {1, 4, 5});
   const Batch first = made.make(0);
   EXPECT_EQ(numbers_of(first), (std::vector<int>{0, 2, 3}));
   EXPECT_EQ(first.target[1].item<std::int64_t>(), 2);
@@ -218,13 +221,14 @@ TEST(ImageBatches, OfEvaluationLeaveImagesOutThatCannotBeRead) {
 }
 
 TEST(ImageBatches, FailWhenStrictOrWhenAlmostNothingCanBeRead) {
-  auto strict = plain(4, false);
+  auto strict = plain_options(4, false);
   strict.strict = true;
-  const auto made = batches(strict, 6, {1});
+  const auto made = numbered_images(strict, 6, {1});
   EXPECT_EQ(message_of<std::runtime_error>([&] { made.make(0); }), "image 1 is broken");
   std::set<std::int64_t> all;
   for (int i = 0; i < 40; ++i) all.insert(i);
-  expect_part(message_of<std::runtime_error>([&] { batches(plain(4, true), 40, all).make(0); }),
+  expect_part(message_of<std::runtime_error>(
+                  [&] { numbered_images(plain_options(4, true), 40, all).make(0); }),
               "could not be read; one of them: image ");
 }
 
@@ -238,7 +242,7 @@ TEST(ImageBatches, OfFilesShowWhatIsInThem) {
   }
   io::testing::put(folder / "val/a/0.jpg", testing::jpeg_bytes(photo).substr(0, 2000));
   const ImageHalves halves = open_image_folder(folder.path());
-  auto options = plain(2, false);
+  auto options = plain_options(2, false);
   options.input = {32, 32};
   options.augment.centre_share = 0.8;
   const ImageBatches evaluation(halves.test, options);
@@ -263,24 +267,26 @@ TEST(ImageBatches, OfFilesShowWhatIsInThem) {
 
 TEST(ImageBatches, RefuseWhatCannotBe) {
   const auto error = [](const ImageBatchesOptions& options, int images = 20) {
-    return message_of<std::invalid_argument>([&] { batches(options, images); });
+    return message_of<std::invalid_argument>([&] { numbered_images(options, images); });
   };
-  expect_part(error(plain(0, true)), "the batch size is 0; expected at least 1");
-  expect_part(error(plain(21, true)), "there are 20 images to train with, but a batch takes 21");
-  auto options = plain(4, true);
+  expect_part(error(plain_options(0, true)), "the batch size is 0; expected at least 1");
+  expect_part(error(plain_options(21, true)),
+              "there are 20 images to train with, but a batch takes 21");
+  auto options = plain_options(4, true);
   options.shard = {2, 2};
   expect_part(error(options), "this is process 2 of 2");
-  options = plain(4, true);
+  options = plain_options(4, true);
   options.channels = 4;
   expect_part(error(options), "4 colours; expected 1 or 3");
-  options = plain(4, true);
+  options = plain_options(4, true);
   options.input = {0, 8};
   expect_part(error(options), "8 x 0 pixels");
-  options = plain(4, true);
+  options = plain_options(4, true);
   options.augment.flip = -1;
   expect_part(error(options), "flip");
-  expect_part(error(plain(4, false), 0), "no images to evaluate with");
-  expect_part(message_of<std::invalid_argument>([] { batches(plain(4, true), 20).make(-1); }),
+  expect_part(error(plain_options(4, false), 0), "no images to evaluate with");
+  expect_part(message_of<std::invalid_argument>(
+                  [] { numbered_images(plain_options(4, true), 20).make(-1); }),
               "batch -1 was asked for");
   const ImageBatches wrong(std::make_shared<Numbered>(20, std::set<std::int64_t>{}, 2), lively(4));
   expect_part(message_of<std::invalid_argument>([&] {

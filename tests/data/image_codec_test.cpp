@@ -16,21 +16,18 @@ namespace pareprop::data {
 namespace {
 
 using io::testing::message_of;
+using pareprop::data::testing::bytes_of;
 using pareprop::data::testing::expect_part;
 using pareprop::data::testing::jpeg_bytes;
 using pareprop::data::testing::noise;
 using pareprop::data::testing::png_bytes;
 using pareprop::data::testing::slope;
 
-std::span<const std::byte> bytes_of(const std::string& text) {
-  return std::as_bytes(std::span(text));
-}
-
 Image decode(const std::string& bytes, const SmallestSize& smallest = {}) {
   return decode_image(bytes_of(bytes), smallest);
 }
 
-std::string error_of(const std::string& bytes, std::int64_t max_pixels = kMaxImagePixels) {
+std::string codec_error(const std::string& bytes, std::int64_t max_pixels = kMaxImagePixels) {
   return message_of<std::runtime_error>([&] { decode_image(bytes_of(bytes), {}, max_pixels); });
 }
 
@@ -95,21 +92,21 @@ TEST(DecodePng, RefusesDamage) {
   const std::string good = png(2, 1, std::string("\0ab", 3));
   EXPECT_EQ(decode(good), (Image{1, 2, 1, {'a', 'b'}}));
   for (std::size_t length = 8; length < good.size(); ++length) {
-    expect_part(error_of(good.substr(0, length)), "the PNG image is damaged: it is cut off");
+    expect_part(codec_error(good.substr(0, length)), "the PNG image is damaged: it is cut off");
   }
   for (std::size_t i = 12; i < good.size() - 4; ++i) {
     std::string damaged = good;
     damaged[i] = static_cast<char>(damaged[i] ^ 4);
-    expect_part(error_of(damaged), "the PNG image is damaged");
+    expect_part(codec_error(damaged), "the PNG image is damaged");
   }
-  expect_part(error_of(png(2, 2, std::string("\0ab", 3))), "damaged");
+  expect_part(codec_error(png(2, 2, std::string("\0ab", 3))), "damaged");
 }
 
 TEST(DecodePng, RefusesHugeImagesBeforeTheyAreDecoded) {
-  expect_part(error_of(png(60000, 60000, "x")), "damaged");  // stb_image's own limit
-  expect_part(error_of(png(16000, 16000, "x")),
+  expect_part(codec_error(png(60000, 60000, "x")), "damaged");  // stb_image's own limit
+  expect_part(codec_error(png(16000, 16000, "x")),
               "the image is 16000 x 16000 pixels; expected 1 to 100000000 pixels");
-  expect_part(error_of(png(3, 3, std::string(12, '\0')), 8), "3 x 3 pixels; expected 1 to 8");
+  expect_part(codec_error(png(3, 3, std::string(12, '\0')), 8), "3 x 3 pixels; expected 1 to 8");
   EXPECT_EQ(decode_image(bytes_of(png(3, 3, std::string(12, '\0'))), {}, 9).height, 3);
 }
 
@@ -117,7 +114,7 @@ TEST(DecodePng, RefusesHugeImagesBeforeTheyAreDecoded) {
 TEST(DecodePng, RefusesDataThatUnpacksToMuchMoreThanTheImage) {
   const std::string bomb = png(1, 1, std::string(std::size_t{64} << 20, '\0'));
   EXPECT_LT(bomb.size(), 100'000u);
-  expect_part(error_of(bomb), "the PNG image is damaged");
+  expect_part(codec_error(bomb), "the PNG image is damaged");
 }
 
 TEST(DecodeJpeg, IsCloseToWhatWasWritten) {
@@ -159,19 +156,19 @@ TEST(DecodeJpeg, IsDecodedInTheSmallestSizeThatServes) {
 
 TEST(DecodeJpeg, RefusesDamageAndHugeImages) {
   const std::string good = jpeg_bytes(noise(32, 32, 3, 4));
-  expect_part(error_of(good.substr(0, good.size() / 2)),
+  expect_part(codec_error(good.substr(0, good.size() / 2)),
               "the JPEG image is damaged: Premature end");
-  expect_part(error_of(good.substr(0, 20)), "the JPEG image is damaged");
-  expect_part(error_of(good, 1000), "32 x 32 pixels; expected 1 to 1000 pixels");
+  expect_part(codec_error(good.substr(0, 20)), "the JPEG image is damaged");
+  expect_part(codec_error(good, 1000), "32 x 32 pixels; expected 1 to 1000 pixels");
   std::string huge = good;
   const std::size_t frame = good.find("\xff\xc0") + 5;
   huge.replace(frame, 4, "\xea\x60\xea\x60");
-  expect_part(error_of(huge), "60000 x 60000 pixels");
+  expect_part(codec_error(huge), "60000 x 60000 pixels");
 }
 
 TEST(DecodeImage, RefusesOtherFormats) {
-  expect_part(error_of(""), "the file is empty");
-  expect_part(error_of("GIF89a"), "neither a JPEG nor a PNG");
+  expect_part(codec_error(""), "the file is empty");
+  expect_part(codec_error("GIF89a"), "neither a JPEG nor a PNG");
 }
 
 }  // namespace

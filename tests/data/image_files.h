@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -8,6 +10,10 @@
 
 // Image files for tests, as their formats have them.
 namespace pareprop::data::testing {
+
+inline std::span<const std::byte> bytes_of(const std::string& file) {
+  return std::as_bytes(std::span(file));
+}
 
 // An idx file of unsigned bytes.
 std::string idx_bytes(const std::vector<std::uint32_t>& sizes, const std::string& values);

@@ -29,7 +29,7 @@ void add(const fs::path& file, const std::string& bytes) {
   put(file, bytes);
 }
 
-std::string error_of(const fs::path& folder) {
+std::string folder_error(const fs::path& folder) {
   return message_of<std::invalid_argument>([&] { open_image_folder(folder); });
 }
 
@@ -99,16 +99,17 @@ TEST(ImageFolder, HoldsOutFilesByTheirNameAlone) {
 
 TEST(ImageFolder, ThatIsUnreadableOrEmptySaysSo) {
   const TemporaryFolder folder;
-  expect_part(error_of(folder.path()), "has no images: expected .jpg, .jpeg or .png files in one");
+  expect_part(folder_error(folder.path()),
+              "has no images: expected .jpg, .jpeg or .png files in one");
   add(folder / "a.png", "");
-  expect_part(error_of(folder.path()), "has no images");
+  expect_part(folder_error(folder.path()), "has no images");
   add(folder / "cats/a.png", "");
-  expect_part(error_of(folder.path()), "has 1 images, too few to hold out");
+  expect_part(folder_error(folder.path()), "has 1 images, too few to hold out");
   add(folder / "train/cats/a.png", "");
   fs::create_directories(folder / "val");
-  expect_part(error_of(folder.path()), "val' has no images");
+  expect_part(folder_error(folder.path()), "val' has no images");
   add(folder / "val/dogs/a.png", "");
-  expect_part(error_of(folder.path()), "has the class 'dogs', which");
+  expect_part(folder_error(folder.path()), "has the class 'dogs', which");
   expect_part(message_of<std::invalid_argument>([&] { open_image_folder(folder.path(), 1.0); }),
               "expected more than 0, less than 1");
 }

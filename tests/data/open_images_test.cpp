@@ -23,7 +23,7 @@ using pareprop::data::testing::idx_bytes;
 using pareprop::data::testing::noise;
 using pareprop::data::testing::png_bytes;
 
-std::string error_of(const std::string& spec) {
+std::string open_error(const std::string& spec) {
   return message_of<std::invalid_argument>([&] { open_images(spec); });
 }
 
@@ -72,7 +72,7 @@ TEST(OpenImages, IdxLevelsAreMeasured) {
   EXPECT_NEAR(data.augment.mean.at(0), 0.4, 1e-6);
   EXPECT_NEAR(data.augment.deviation.at(0), std::sqrt(0.08), 1e-6);
   put(folder / "train-labels-idx1-ubyte", idx_bytes({2}, {1, 1}));
-  expect_part(error_of("idx:" + folder.path().string()),
+  expect_part(open_error("idx:" + folder.path().string()),
               "all images to train with are of the class '1'; expected at least two classes");
 }
 
@@ -89,16 +89,16 @@ TEST(OpenImages, AFolderMayStandAlone) {
     EXPECT_EQ(data.augment.crop, Crop::resized);
   }
   fs::remove_all(folder / "train/b");
-  expect_part(error_of(folder.path().string()), "are of the class 'a'");
+  expect_part(open_error(folder.path().string()), "are of the class 'a'");
 }
 
 TEST(OpenImages, WithoutSuchADataSetSaysWhatThereIs) {
-  expect_part(error_of("imagenet"), "there is no data set 'imagenet'; expected one of: digits");
-  expect_part(error_of(""), "there is no data set ''");
-  expect_part(error_of("digits:/tmp"), "there is no data set 'digits:/tmp'");
-  expect_part(error_of("cifar10"), "expected NAME:FOLDER");
-  expect_part(error_of("cifar100:/no/such"), "'/no/such' is not a folder");
-  expect_part(error_of("fashion-mnist:/no/such"), "'/no/such' is not a folder");
+  expect_part(open_error("imagenet"), "there is no data set 'imagenet'; expected one of: digits");
+  expect_part(open_error(""), "there is no data set ''");
+  expect_part(open_error("digits:/tmp"), "there is no data set 'digits:/tmp'");
+  expect_part(open_error("cifar10"), "expected NAME:FOLDER");
+  expect_part(open_error("cifar100:/no/such"), "'/no/such' is not a folder");
+  expect_part(open_error("fashion-mnist:/no/such"), "'/no/such' is not a folder");
 }
 
 // Known of the data set: 6000 and 1000 images of each class, mean 0.2860 and deviation 0.3530.

@@ -17,11 +17,11 @@ using testing::small_tables;
 
 json good() { return json::parse(format_tokenizer_json(small_tables({{"a", "b"}}))); }
 
-std::string error_of(const json& file) {
+std::string json_error(const json& file) {
   return message_of<std::invalid_argument>([&] { parse_tokenizer_json(file.dump()); });
 }
 
-std::string error_of(std::string_view vocab, std::string_view merges) {
+std::string json_error(std::string_view vocab, std::string_view merges) {
   return message_of<std::invalid_argument>([&] { parse_vocabulary(vocab, merges); });
 }
 
@@ -54,7 +54,7 @@ TEST(TokenizerJson, RefusesTokenizersOfOtherKinds) {
   const auto with = [](const char* pointer, const json& value) {
     json file = good();
     file[json::json_pointer(pointer)] = value;
-    return error_of(file);
+    return json_error(file);
   };
   const std::string end = ": a byte-level BPE like RoBERTa's";
   EXPECT_EQ(with("/model/type", "WordPiece"),
@@ -78,7 +78,7 @@ TEST(TokenizerJson, SaysWhatIsWrongInTheFile) {
   const auto with = [](const char* pointer, const json& value) {
     json file = good();
     file[json::json_pointer(pointer)] = value;
-    return error_of(file);
+    return json_error(file);
   };
   EXPECT_EQ(with("/model/vocab/a", 6), "the id 6 stands twice, for the tokens 'a' and '\u0101'");
   EXPECT_EQ(with("/model/vocab/a", 900),
@@ -98,7 +98,7 @@ TEST(TokenizerJson, SaysWhatIsWrongInTheFile) {
   EXPECT_EQ(with("/added_tokens", 3), "added_tokens is 3; expected an array");
   EXPECT_NE(with("/added_tokens/0", 3).find("an added token is 3"), std::string::npos);
   EXPECT_NE(with("/added_tokens/0/id", 7).find("the id 7 stands twice"), std::string::npos);
-  EXPECT_EQ(error_of(json::array()), "tokenizer.json is not a JSON object");
+  EXPECT_EQ(json_error(json::array()), "tokenizer.json is not a JSON object");
   EXPECT_EQ(message_of<std::invalid_argument>([] { parse_tokenizer_json("{"); }),
             "tokenizer.json is not valid JSON, from byte 2 on");
   EXPECT_EQ(message_of<std::invalid_argument>([] { parse_tokenizer_json("{\"a\": 1e999}"); }),
@@ -129,12 +129,13 @@ TEST(Vocabulary, ReadsMergesWithAnyLineEnd) {
 TEST(Vocabulary, SaysWhatIsWrong) {
   const std::string vocab = format_vocab_json(small_tables({{"a", "b"}}));
   const std::string expected = "; expected two tokens with a space between them";
-  EXPECT_EQ(error_of(vocab, "#version: 0.2\na b\nab\n"), "line 3 of merges.txt is 'ab'" + expected);
-  EXPECT_EQ(error_of(vocab, "a b c"), "line 1 of merges.txt is 'a b c'" + expected);
-  EXPECT_EQ(error_of(vocab, " b"), "line 1 of merges.txt is ' b'" + expected);
-  EXPECT_EQ(error_of(vocab, "a "), "line 1 of merges.txt is 'a '" + expected);
-  EXPECT_EQ(error_of("[]", ""), "vocab.json is not a JSON object");
-  EXPECT_EQ(error_of("", ""), "vocab.json is not valid JSON, from byte 1 on");
+  EXPECT_EQ(json_error(vocab, "#version: 0.2\na b\nab\n"),
+            "line 3 of merges.txt is 'ab'" + expected);
+  EXPECT_EQ(json_error(vocab, "a b c"), "line 1 of merges.txt is 'a b c'" + expected);
+  EXPECT_EQ(json_error(vocab, " b"), "line 1 of merges.txt is ' b'" + expected);
+  EXPECT_EQ(json_error(vocab, "a "), "line 1 of merges.txt is 'a '" + expected);
+  EXPECT_EQ(json_error("[]", ""), "vocab.json is not a JSON object");
+  EXPECT_EQ(json_error("", ""), "vocab.json is not valid JSON, from byte 1 on");
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ using io::testing::message_of;
 using testing::small_tables;
 using Ids = std::vector<TokenId>;
 
-std::string error_of(const BpeTables& tables) {
+std::string tables_error(const BpeTables& tables) {
   return message_of<std::invalid_argument>([&] { Tokenizer{tables}; });
 }
 
@@ -72,42 +72,43 @@ TEST(Tokenizer, RefusesTextThatIsNotUtf8AndUnknownIds) {
 TEST(Tokenizer, SaysWhatIsWrongWithItsTables) {
   BpeTables tables = small_tables();
   tables.tokens.push_back("a");
-  EXPECT_EQ(error_of(tables), "tokenizer: the token 'a' stands twice, with the ids 102 and 261");
+  EXPECT_EQ(tables_error(tables),
+            "tokenizer: the token 'a' stands twice, with the ids 102 and 261");
 
   tables = small_tables();
   tables.tokens[5 + 'a'] = "aa";
-  EXPECT_EQ(error_of(tables), "tokenizer: byte 97 has no token, 'a'; expected all 256");
+  EXPECT_EQ(tables_error(tables), "tokenizer: byte 97 has no token, 'a'; expected all 256");
 
   tables = small_tables();
   tables.special.erase(tables.special.begin() + 1);
-  EXPECT_NE(error_of(tables).find("it has no special token '<pad>'"), std::string::npos);
+  EXPECT_NE(tables_error(tables).find("it has no special token '<pad>'"), std::string::npos);
 
   tables = small_tables();
   tables.special.push_back("<extra>");
-  EXPECT_EQ(error_of(tables), "tokenizer: a special token is '<extra>', which is no token");
+  EXPECT_EQ(tables_error(tables), "tokenizer: a special token is '<extra>', which is no token");
 
   for (const char* token : {"", "a b", "\u65e5"}) {
     tables = small_tables();
     tables.tokens.push_back(token);
-    EXPECT_NE(error_of(tables).find("(id 261) is not written in the byte alphabet"),
+    EXPECT_NE(tables_error(tables).find("(id 261) is not written in the byte alphabet"),
               std::string::npos);
   }
-  EXPECT_NE(error_of({}).find("no special token '<s>'"), std::string::npos);
+  EXPECT_NE(tables_error({}).find("no special token '<s>'"), std::string::npos);
 }
 
 TEST(Tokenizer, SaysWhatIsWrongWithItsMerges) {
   BpeTables tables = small_tables({{"a", "b"}});
   tables.merges.emplace_back("xy", "b");
-  EXPECT_EQ(error_of(tables), "tokenizer: the merge 'xy' + 'b' names 'xy', which is no token");
+  EXPECT_EQ(tables_error(tables), "tokenizer: the merge 'xy' + 'b' names 'xy', which is no token");
   tables.merges.back() = {"b", "xy"};
-  EXPECT_EQ(error_of(tables), "tokenizer: the merge 'b' + 'xy' names 'xy', which is no token");
+  EXPECT_EQ(tables_error(tables), "tokenizer: the merge 'b' + 'xy' names 'xy', which is no token");
   tables.merges.back() = {"b", "a"};
-  EXPECT_EQ(error_of(tables), "tokenizer: the merge 'b' + 'a' makes 'ba', which is no token");
+  EXPECT_EQ(tables_error(tables), "tokenizer: the merge 'b' + 'a' makes 'ba', which is no token");
   tables.merges.back() = {"a", "b"};
-  EXPECT_EQ(error_of(tables), "tokenizer: the merge 'a' + 'b' stands twice");
+  EXPECT_EQ(tables_error(tables), "tokenizer: the merge 'a' + 'b' stands twice");
   tables = small_tables({{"<", "s>"}});
   tables.tokens.back() = "s>";
-  EXPECT_EQ(error_of(tables), "tokenizer: the merge '<' + 's>' is of a special token");
+  EXPECT_EQ(tables_error(tables), "tokenizer: the merge '<' + 's>' is of a special token");
 }
 
 }  // namespace

@@ -12,7 +12,7 @@
 namespace pareprop {
 namespace {
 
-TaskGraph example(const ScheduleOptions& options) {
+TaskGraph drawn_graph(const ScheduleOptions& options) {
   return backward_schedule(keep_plan(std::vector<Policy>(4, Policy::reverse)), options);
 }
 
@@ -30,7 +30,7 @@ std::set<std::pair<int, int>> edges(const std::string& dot, bool dashed) {
 }
 
 TEST(Dot, SolidEdgesAreTheNeeds) {
-  const TaskGraph graph = example({.overlap = true, .deferred = 2, .lanes = 3});
+  const TaskGraph graph = drawn_graph({.overlap = true, .deferred = 2, .lanes = 3});
   std::set<std::pair<int, int>> needs;
   for (int id = 0; id < graph.size(); ++id) {
     for (int needed : graph[id].needs) needs.emplace(needed, id);
@@ -39,7 +39,7 @@ TEST(Dot, SolidEdgesAreTheNeeds) {
 }
 
 TEST(Dot, DashedEdgesAreTheOrderOfLanesWhereNoNeedSaysIt) {
-  const TaskGraph graph = example({.overlap = true, .deferred = 2, .lanes = 2});
+  const TaskGraph graph = drawn_graph({.overlap = true, .deferred = 2, .lanes = 2});
   std::set<std::pair<int, int>> order;
   for (int id = 0; id < graph.size(); ++id) {
     int last = id - 1;
@@ -52,7 +52,7 @@ TEST(Dot, DashedEdgesAreTheOrderOfLanesWhereNoNeedSaysIt) {
 }
 
 TEST(Dot, OneClusterPerLaneAndOneNodePerTask) {
-  const TaskGraph graph = example({.overlap = true, .deferred = 1, .lanes = 3});
+  const TaskGraph graph = drawn_graph({.overlap = true, .deferred = 1, .lanes = 3});
   const std::string dot = to_dot(graph);
   for (int lane = 0; lane < 3; ++lane) {
     EXPECT_NE(dot.find("subgraph cluster_lane" + std::to_string(lane) + " {"), std::string::npos);

@@ -29,7 +29,7 @@ std::size_t columns(const std::string& line) {
   return count;
 }
 
-TaskGraph example(int depth, const ScheduleOptions& options) {
+TaskGraph pictured_graph(int depth, const ScheduleOptions& options) {
   return backward_schedule(
       keep_plan(std::vector<Policy>(static_cast<std::size_t>(depth), Policy::reverse)), options);
 }
@@ -40,7 +40,7 @@ Timeline milliseconds(const TaskGraph& graph) {
 }
 
 TEST(LanePicture, DrawsOneBlock) {
-  const TaskGraph graph = example(1, {.overlap = true});
+  const TaskGraph graph = pictured_graph(1, {.overlap = true});
   EXPECT_EQ(lane_picture(graph, milliseconds(graph), 48),
             "lane 0         |B G0===========|B F0===========|\n"
             "lane 1 |R G0...|R F0...|\n"
@@ -52,7 +52,7 @@ TEST(LanePicture, DrawsOneBlock) {
 }
 
 TEST(LanePicture, WithoutRoomATaskIsItsLetter) {
-  const TaskGraph graph = example(8, {.overlap = true});
+  const TaskGraph graph = pictured_graph(8, {.overlap = true});
   const auto picture = lines(lane_picture(graph, milliseconds(graph), 41));
   EXPECT_EQ(picture[0], "lane 0  B=B=B=B=B=B=B=B=B=B=B=B=B=B=B=B=");
   EXPECT_EQ(picture[1].substr(0, 11), "lane 1 RRRR");
@@ -68,7 +68,7 @@ TEST(LanePicture, MarksTheStackBelow) {
 }
 
 TEST(LanePicture, StrokesAndColoursAreOnlyAddedWhenAsked) {
-  const TaskGraph graph = example(3, {.overlap = true, .deferred = 2, .lanes = 3});
+  const TaskGraph graph = pictured_graph(3, {.overlap = true, .deferred = 2, .lanes = 3});
   const Timeline timeline = milliseconds(graph);
   const std::string plain = lane_picture(graph, timeline, 100);
   for (char c : plain) ASSERT_TRUE(c == '\n' || (c >= ' ' && c <= '~'));
@@ -110,12 +110,12 @@ TEST(LanePicture, NeverWiderThanTheTerminal) {
 
 TEST(LanePicture, EmptyAndInstantRunsAreDrawn) {
   EXPECT_NO_THROW(lane_picture(TaskGraph{}, Timeline{}, 80));
-  const TaskGraph graph = example(2, {});
+  const TaskGraph graph = pictured_graph(2, {});
   EXPECT_NO_THROW(lane_picture(graph, simulate(graph, [](const Task&) { return 0.0; }), 80));
 }
 
 TEST(LanePicture, RefusesNarrowTerminalsAndForeignTimelines) {
-  const TaskGraph graph = example(2, {});
+  const TaskGraph graph = pictured_graph(2, {});
   EXPECT_THROW(lane_picture(graph, milliseconds(graph), 39), std::invalid_argument);
   EXPECT_THROW(lane_picture(graph, Timeline{}, 80), std::invalid_argument);
 }

@@ -10,12 +10,12 @@
 namespace pareprop {
 namespace {
 
-TaskGraph example() {
+TaskGraph lane_svg_graph() {
   return backward_schedule(keep_plan(std::vector<Policy>(6, Policy::reverse)),
                            {.overlap = true, .deferred = 2, .lanes = 3});
 }
 
-Timeline timeline_of(const TaskGraph& graph) {
+Timeline lane_svg_timeline(const TaskGraph& graph) {
   return simulate(graph,
                   [](const Task& task) { return task.kind == TaskKind::recover ? 1e-3 : 2e-3; });
 }
@@ -34,8 +34,8 @@ double attribute(const std::string& text, std::size_t from, const std::string& n
 }
 
 TEST(LaneSvg, EveryTaskHasABoxInsideThePageATooltipAndItsKind) {
-  const TaskGraph graph = example();
-  const std::string svg = lane_svg(graph, timeline_of(graph));
+  const TaskGraph graph = lane_svg_graph();
+  const std::string svg = lane_svg(graph, lane_svg_timeline(graph));
   const double page_width = attribute(svg, 0, "width"), page_height = attribute(svg, 0, "height");
   int boxes = 0;
   for (auto at = svg.find("<g>"); at != std::string::npos; at = svg.find("<g>", at + 1), ++boxes) {
@@ -56,7 +56,7 @@ TEST(LaneSvg, EveryTaskHasABoxInsideThePageATooltipAndItsKind) {
 }
 
 TEST(LaneSvg, StandsAloneInLightAndDark) {
-  const std::string svg = lane_svg(example(), timeline_of(example()));
+  const std::string svg = lane_svg(lane_svg_graph(), lane_svg_timeline(lane_svg_graph()));
   EXPECT_EQ(svg.rfind("<svg xmlns=\"http://www.w3.org/2000/svg\"", 0), 0U);
   EXPECT_EQ(count(svg, "prefers-color-scheme: dark"), 1);
   EXPECT_EQ(count(svg, "href"), 0);
@@ -72,7 +72,7 @@ TEST(LaneSvg, TitleIsEscaped) {
 }
 
 TEST(LaneSvg, RefusesForeignTimelines) {
-  EXPECT_THROW(lane_svg(example(), Timeline{}), std::invalid_argument);
+  EXPECT_THROW(lane_svg(lane_svg_graph(), Timeline{}), std::invalid_argument);
 }
 
 }  // namespace

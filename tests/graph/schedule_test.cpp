@@ -22,7 +22,7 @@ TaskCosts unit_costs(double recover, double gradient, double weight_gradient = 0
   };
 }
 
-KeepPlan plan_of(Policy policy, int depth) {
+KeepPlan all_blocks(Policy policy, int depth) {
   return keep_plan(std::vector<Policy>(static_cast<std::size_t>(depth), policy));
 }
 
@@ -144,7 +144,7 @@ TEST(Schedule, EveryDepthAndOptionWithRandomPlans) {
 TEST(Schedule, SlowWeightGradientsDoNotPileUpTapes) {
   for (int lookahead = 0; lookahead <= 4; ++lookahead) {
     for (int deferred = 1; deferred <= 4; ++deferred) {
-      const KeepPlan plan = plan_of(Policy::reverse, 12);
+      const KeepPlan plan = all_blocks(Policy::reverse, 12);
       const TaskGraph graph = backward_schedule(
           plan, {.overlap = true, .lookahead = lookahead, .deferred = deferred, .lanes = 3});
       const LiveMemory memory(graph, plan, std::vector<BranchBytes>(plan.branches.size()));
@@ -155,7 +155,7 @@ TEST(Schedule, SlowWeightGradientsDoNotPileUpTapes) {
 }
 
 TEST(Schedule, OneLaneAlternates) {
-  const TaskGraph graph = backward_schedule(plan_of(Policy::reverse, 2), {});
+  const TaskGraph graph = backward_schedule(all_blocks(Policy::reverse, 2), {});
   std::vector<std::string> labels;
   for (const Task& task : graph.tasks()) labels.push_back(label(task));
   EXPECT_EQ(labels,
@@ -169,11 +169,11 @@ TEST(Schedule, MakespansAreTheKnownFormulas) {
   for (int depth = 1; depth <= 16; ++depth) {
     SCOPED_TRACE("depth " + std::to_string(depth));
     const double branches = 2.0 * depth;
-    const KeepPlan reverse = plan_of(Policy::reverse, depth);
+    const KeepPlan reverse = all_blocks(Policy::reverse, depth);
     const double serial = (kRecover + kGradient) * branches;
     EXPECT_EQ(makespan(reverse, {}, costs), serial);
-    EXPECT_EQ(makespan(plan_of(Policy::store, depth), {}, costs), kGradient * branches);
-    EXPECT_EQ(makespan(plan_of(Policy::store, depth), {.overlap = true}, costs),
+    EXPECT_EQ(makespan(all_blocks(Policy::store, depth), {}, costs), kGradient * branches);
+    EXPECT_EQ(makespan(all_blocks(Policy::store, depth), {.overlap = true}, costs),
               kGradient * branches);
     EXPECT_EQ(makespan(reverse, {.overlap = true, .lookahead = 0}, costs), serial);
     for (int lookahead = 1; lookahead <= 5; ++lookahead) {
@@ -193,7 +193,7 @@ TEST(Schedule, MakespansAreTheKnownFormulas) {
 TEST(Schedule, DeferredWeightGradientsBalanceTheLanes) {
   for (int depth = 1; depth <= 16; ++depth) {
     const double branches = 2.0 * depth;
-    const KeepPlan plan = plan_of(Policy::reverse, depth);
+    const KeepPlan plan = all_blocks(Policy::reverse, depth);
     for (int deferred = 1; deferred <= 4; ++deferred) {
       SCOPED_TRACE("depth " + std::to_string(depth) + ", deferred " + std::to_string(deferred));
       const auto costs = unit_costs(1, 1, 1);
@@ -209,7 +209,7 @@ TEST(Schedule, DeferredWeightGradientsBalanceTheLanes) {
 // The lower stack starts with its topmost branches recovered, beside the last gradients of the
 // upper one: the pipe does not empty in between.
 TEST(Schedule, RecoveryOfTheStackBelowBeginsEarly) {
-  const KeepPlan upper = plan_of(Policy::reverse, 3), lower = plan_of(Policy::reverse, 4);
+  const KeepPlan upper = all_blocks(Policy::reverse, 3), lower = all_blocks(Policy::reverse, 4);
   const ScheduleOptions options = {.overlap = true, .lookahead = 2};
   const auto costs = unit_costs(1, 2);
   const TaskGraph first = backward_schedule(upper, options, 0, &lower);
@@ -224,7 +224,7 @@ TEST(Schedule, RecoveryOfTheStackBelowBeginsEarly) {
 }
 
 TEST(Schedule, RefusesImpossibleOptions) {
-  const KeepPlan plan = plan_of(Policy::reverse, 1);
+  const KeepPlan plan = all_blocks(Policy::reverse, 1);
   for (const ScheduleOptions& wrong :
        {ScheduleOptions{.lookahead = -1}, ScheduleOptions{.deferred = -1},
         ScheduleOptions{.lanes = 1}, ScheduleOptions{.lanes = 4}}) {

@@ -11,17 +11,17 @@
 namespace pareprop {
 namespace {
 
-Task task(TaskKind kind, int branch, int lane, std::vector<int> needs) {
+Task task_on(TaskKind kind, int branch, int lane, std::vector<int> needs) {
   return {.kind = kind, .branch = branch, .lane = lane, .needs = std::move(needs)};
 }
 
 TaskGraph two_lanes() {
   TaskGraph graph;
-  graph.add(task(TaskKind::recover, 1, 1, {}));       // 0 .. 1
-  graph.add(task(TaskKind::recover, 0, 1, {0}));      // 1 .. 2
-  graph.add(task(TaskKind::gradient, 1, 0, {0}));     // 1 .. 4
-  graph.add(task(TaskKind::gradient, 0, 0, {1, 2}));  // 4 .. 7
-  graph.add(task(TaskKind::weight_gradient, 1, 1, {2})) /* 4 .. 6 */;
+  graph.add(task_on(TaskKind::recover, 1, 1, {}));       // 0 .. 1
+  graph.add(task_on(TaskKind::recover, 0, 1, {0}));      // 1 .. 2
+  graph.add(task_on(TaskKind::gradient, 1, 0, {0}));     // 1 .. 4
+  graph.add(task_on(TaskKind::gradient, 0, 0, {1, 2}));  // 4 .. 7
+  graph.add(task_on(TaskKind::weight_gradient, 1, 1, {2})) /* 4 .. 6 */;
   return graph;
 }
 

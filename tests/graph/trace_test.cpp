@@ -14,12 +14,12 @@ namespace {
 
 using nlohmann::json;
 
-TaskGraph example() {
+TaskGraph traced_graph() {
   return backward_schedule(keep_plan(std::vector<Policy>(5, Policy::reverse)),
                            {.overlap = true, .deferred = 2});
 }
 
-Timeline timeline_of(const TaskGraph& graph, double start) {
+Timeline traced_timeline(const TaskGraph& graph, double start) {
   Timeline timeline = simulate(graph, [](const Task& task) {
     return task.kind == TaskKind::recover ? 1.0 / 3000 : 2.0 / 7000;
   });
@@ -31,8 +31,8 @@ Timeline timeline_of(const TaskGraph& graph, double start) {
 }
 
 TEST(Trace, HasEveryTaskInMicrosecondsFromTheFirst) {
-  const TaskGraph graph = example();
-  const Timeline timeline = timeline_of(graph, 50.0);
+  const TaskGraph graph = traced_graph();
+  const Timeline timeline = traced_timeline(graph, 50.0);
   const json trace = json::parse(chrome_trace(graph, timeline));
   std::map<int, json> slices;
   for (const json& event : trace.at("traceEvents")) {
@@ -50,8 +50,8 @@ TEST(Trace, HasEveryTaskInMicrosecondsFromTheFirst) {
 }
 
 TEST(Trace, RowsAreNamedHoldOneKindOfOneLaneAndDoNotOverlap) {
-  const TaskGraph graph = example();
-  const json trace = json::parse(chrome_trace(graph, timeline_of(graph, 0.0)));
+  const TaskGraph graph = traced_graph();
+  const json trace = json::parse(chrome_trace(graph, traced_timeline(graph, 0.0)));
   std::map<int, std::string> names;
   std::map<int, double> row_end;
   std::map<int, std::set<std::string>> contents;
@@ -81,7 +81,7 @@ TEST(Trace, ProcessNameIsEscaped) {
 }
 
 TEST(Trace, RefusesTheTimelineOfAnotherGraph) {
-  EXPECT_THROW(chrome_trace(example(), Timeline{}), std::invalid_argument);
+  EXPECT_THROW(chrome_trace(traced_graph(), Timeline{}), std::invalid_argument);
 }
 
 }  // namespace

@@ -12,18 +12,18 @@ namespace {
 using testing::put;
 using testing::TemporaryFolder;
 
-std::string of(std::string_view text) {
+std::string sum_of(std::string_view text) {
   Checksum sum;
   sum.update(text);
   return hex(sum.value());
 }
 
 TEST(Checksum, IsXxh64) {
-  EXPECT_EQ(of(""), "ef46db3751d8e999");
-  EXPECT_EQ(of("a"), "d24ec4f1a98c6e5b");
-  EXPECT_EQ(of("abc"), "44bc2cf5ad770999");
-  EXPECT_EQ(of("abcdefghijklmnopqrstuvwxyz12345"), "467605901b01d6f6");
-  EXPECT_EQ(of("Nobody inspects the spammish repetition"), "fbcea83c8a378bf1");
+  EXPECT_EQ(sum_of(""), "ef46db3751d8e999");
+  EXPECT_EQ(sum_of("a"), "d24ec4f1a98c6e5b");
+  EXPECT_EQ(sum_of("abc"), "44bc2cf5ad770999");
+  EXPECT_EQ(sum_of("abcdefghijklmnopqrstuvwxyz12345"), "467605901b01d6f6");
+  EXPECT_EQ(sum_of("Nobody inspects the spammish repetition"), "fbcea83c8a378bf1");
 }
 
 TEST(Checksum, DoesNotDependOnHowTheBytesAreDivided) {
@@ -36,7 +36,7 @@ TEST(Checksum, DoesNotDependOnHowTheBytesAreDivided) {
       sum.update(all.substr(0, first));
       sum.update(all.substr(first).substr(0, second));
       sum.update(all.substr(std::min(text.size(), first + second)));
-      ASSERT_EQ(hex(sum.value()), of(text)) << first << " " << second;
+      ASSERT_EQ(hex(sum.value()), sum_of(text)) << first << " " << second;
     }
   }
 }
@@ -46,11 +46,11 @@ TEST(Checksum, ChangesWithEveryBitOfAFile) {
   std::string text(100, 'x');
   put(folder / "a", text);
   const std::uint64_t whole = file_checksum(folder / "a");
-  EXPECT_EQ(hex(whole), of(text));
+  EXPECT_EQ(hex(whole), sum_of(text));
   for (std::size_t i = 0; i < 8 * text.size(); ++i) {
     std::string flipped = text;
     flipped[i / 8] = static_cast<char>(flipped[i / 8] ^ (1 << (i % 8)));
-    EXPECT_NE(of(flipped), hex(whole));
+    EXPECT_NE(sum_of(flipped), hex(whole));
   }
 }
 

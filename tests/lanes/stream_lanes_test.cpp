@@ -274,7 +274,7 @@ TEST_F(StreamLanesTest, AnErrorArrivesAndTheCallersStreamIsAfterWhatWasIssued) {
   }
 }
 
-class Counting : public Observer {
+class CountingStreams : public Observer {
  public:
   void on_begin(int task, int) override { begun.push_back(task); }
   void on_end(int task, int) override {
@@ -288,12 +288,12 @@ class Counting : public Observer {
 TEST_F(StreamLanesTest, TheObserverSeesEachTaskOnceAndMayThrow) {
   StreamLanes lanes(SimulatedDevice::device(), 3);
   const RandomBackward backward(3);
-  Counting observer;
+  CountingStreams observer;
   lanes.run(
       backward.graph, [](const Task&) {}, &observer);
   EXPECT_EQ(static_cast<int>(observer.begun.size()), backward.graph.size());
   EXPECT_EQ(observer.begun, observer.ended);
-  Counting bad;
+  CountingStreams bad;
   bad.bad_end = 2;
   EXPECT_THROW(lanes.run(
                    backward.graph, [](const Task&) {}, &bad),

@@ -74,10 +74,15 @@ TEST_P(DryStepTest, TakesWhatARealStepTakes) {
     const auto real = real_step(c, shape, plan);
     const double ratio =
         static_cast<double>(predicted.activation_peak) / static_cast<double>(real.activation_peak);
-    // The real step has one lane, and so no meetings.
-    EXPECT_GE(ratio, 0.98) << c.model << " " << name(precision) << " " << name(mode);
-    EXPECT_LE(ratio, mode == Mode::pareprop ? 1.25 : 1.02)
-        << c.model << " " << name(precision) << " " << name(mode);
+    const std::string words =
+        std::string(c.model) + " " + std::string(name(precision)) + " " + std::string(name(mode));
+    // The real step has one lane, and so no meetings: totals may be predicted higher.
+    EXPECT_GE(ratio, 0.98) << words;
+    EXPECT_LE(ratio, mode == Mode::pareprop ? 1.25 : 1.02) << words;
+    for (const memory::Tag tag : {memory::Tag::tape, memory::Tag::streams}) {
+      const auto bytes = static_cast<double>(real.peak_of(tag));
+      EXPECT_NEAR(static_cast<double>(predicted.peak_of(tag)), bytes, 0.02 * bytes) << words;
+    }
   }
 }
 
