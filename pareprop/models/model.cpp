@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "pareprop/memory/caching_allocator.h"
+#include "pareprop/models/plain_blocks.h"
+#include "pareprop/ops/random_stream.h"
 #include "pareprop/reversible/torch_lanes.h"
 
 namespace pareprop::models {
@@ -27,6 +29,8 @@ at::Tensor Model::loss(const Batch& batch, const ForwardOptions& options, at::Te
 }
 
 void Model::set_stack_options(StackOptions options) {
+  between_ = options.recompute_between ? Mode::checkpoint : options.mode;
+  precision_ = options.precision;
   const bool overlaps = options.mode == Mode::pareprop || options.mode == Mode::automatic;
   if (overlaps && !options.executor)
     options.executor = make_executor(weight_options().device(), options.lanes);
@@ -35,6 +39,20 @@ void Model::set_stack_options(StackOptions options) {
     own.keep_tail = options.keep_tail && i + 1 == stacks_.size();
     stacks_[i]->set_options(own);
   }
+}
+
+at::Tensor Model::run_between(const Branch& module, const at::Tensor& x, std::uint64_t stage,
+                              std::uint64_t part, const Pass& pass,
+                              const ForwardOptions& options) const {
+  const auto key = random_key({pass.seed(), pass.step(), stage, part, 0});
+  const Mode mode = options.reference ? Mode::stored : between_;
+  return run_plain(module, x, {}, key, mode, precision_).to(x.scalar_type());
+}
+
+at::Tensor Model::run_outside(LinearLayer& layer, const at::Tensor& x) const {
+  const auto device = x.device().type();
+  const AutocastScope scope(device, AutocastState::of_this_thread(device, precision_));
+  return layer.forward(x).to(x.scalar_type());
 }
 
 DriftReport Model::drift() const {

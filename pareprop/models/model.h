@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "pareprop/models/layers.h"
 #include "pareprop/reversible/stack.h"
 
 namespace pareprop::models {
@@ -62,11 +63,22 @@ class Model : public torch::nn::Module {
   Stack add_stack(torch::nn::Module& owner, const std::string& name, std::vector<Block> blocks);
   std::shared_ptr<Pass> pass_for(const ForwardOptions& options);
 
+  // What lies outside of the stacks has their precision too, and gives values in the type of x.
+  // Parts between stacks are recomputed in mode checkpoint, and where the options of the stacks say
+  // so. `stage` and `part` say which one it is, for its randomness.
+  at::Tensor run_between(const Branch& module, const at::Tensor& x, std::uint64_t stage,
+                         std::uint64_t part, const Pass& pass, const ForwardOptions& options) const;
+  Precision precision() const { return precision_; }
+  // A layer at the input or the output.
+  at::Tensor run_outside(LinearLayer& layer, const at::Tensor& x) const;
+
  private:
   // Lets the meter know gradients that ordinary autograd makes, as stacks do for theirs.
   void tag_gradients();
 
   std::vector<Stack> stacks_;
+  Mode between_ = Mode::stored;
+  Precision precision_ = Precision::fp32;
   std::uint64_t steps_ = 0;
   bool gradients_tagged_ = false;
 };

@@ -166,29 +166,19 @@ RevMViT::RevMViT(const MViTConfig& config, const WeightOptions& weights)
   head_ = register_module("head", std::make_shared<LinearLayer>(end, config.image.classes, make));
 }
 
-void RevMViT::set_stack_options(StackOptions options) {
-  mode_ = options.recompute_between ? Mode::checkpoint : options.mode;
-  precision_ = options.precision;
-  Model::set_stack_options(std::move(options));
-}
-
 at::Tensor RevMViT::enter(std::size_t stage, const at::Tensor& both, const Pass& pass,
-                          Mode mode) const {
-  const auto key = [&](std::uint64_t part) {
-    return random_key({pass.seed(), pass.step(), stage, part, 0});
-  };
+                          const ForwardOptions& options) const {
   const auto& [fusion, transition, stack] = stages_[stage];
-  const at::Tensor x = fusion ? run_plain(fusion, both, {}, key(0), mode, precision_) : both;
-  return run_plain(transition, x, {}, key(1), mode, precision_);
+  const at::Tensor x = fusion ? run_between(fusion, both, stage, 0, pass, options) : both;
+  return run_between(transition, x, stage, 1, pass, options);
 }
 
 at::Tensor RevMViT::forward(const Batch& batch, const ForwardOptions& options) {
   const auto pass = pass_for(options);
   const CallOptions call{.extras = {}, .pass = pass};
-  const Mode mode = options.reference ? Mode::stored : mode_;
   at::Tensor x = embed(*patch_embed_, positions_, images(batch));
   for (std::size_t i = 0; i < stages_.size(); ++i) {
-    if (i > 0) x = enter(i, x, *pass, mode);
+    if (i > 0) x = enter(i, x, *pass, options);
     if (Stack& stack = stages_[i].stack; !stack.is_empty()) {
       const auto [y1, y2] =
           options.reference ? stack->reference(x, x, call) : stack->forward(x, x, call);
@@ -236,6 +226,7 @@ PlainMViT::PlainMViT(const MViTConfig& config, const WeightOptions& weights)
 
 void PlainMViT::set_stack_options(StackOptions options) {
   for (PlainBlocks& stage : stages_) stage.set_options(options);
+  Model::set_stack_options(std::move(options));
 }
 
 at::Tensor PlainMViT::forward(const Batch& batch, const ForwardOptions& options) {

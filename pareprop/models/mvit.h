@@ -72,8 +72,6 @@ class RevMViT : public ImageModel {
   RevMViT(const MViTConfig& config, const WeightOptions& weights);
   std::int64_t tokens() const override { return config_.tokens(); }
   at::Tensor forward(const Batch& batch, const ForwardOptions& options = {}) override;
-  // Transitions and fusions keep what autograd keeps, or (mode checkpoint) their input.
-  void set_stack_options(StackOptions options) override;
 
  private:
   struct Stage {
@@ -82,7 +80,8 @@ class RevMViT : public ImageModel {
     Stack stack{nullptr};                       // empty: no blocks but the transition
   };
   // One stream from both of the stage before.
-  at::Tensor enter(std::size_t stage, const at::Tensor& both, const Pass& pass, Mode mode) const;
+  at::Tensor enter(std::size_t stage, const at::Tensor& both, const Pass& pass,
+                   const ForwardOptions& options) const;
 
   MViTConfig config_;
   std::shared_ptr<PatchConv> patch_embed_;
@@ -90,8 +89,6 @@ class RevMViT : public ImageModel {
   std::vector<Stage> stages_;
   std::shared_ptr<NormLayer> norm_;
   std::shared_ptr<LinearLayer> head_;
-  Mode mode_ = Mode::stored;
-  Precision precision_ = Precision::fp32;
 };
 
 // Ordinary MViT: one residual stream. MViTv2 where the version is v2.

@@ -1,9 +1,9 @@
 #include "pareprop/models/mvit_parts.h"
 
-#include <ATen/ops/gelu.h>
 #include <ATen/ops/max_pool2d.h>
 
 #include "pareprop/ops/conv2d.h"
+#include "pareprop/ops/mlp.h"
 
 namespace pareprop::models {
 
@@ -23,7 +23,7 @@ Fusion::Fusion(std::int64_t width, WeightMaker& make)
       fc2_(register_module("fc2", std::make_shared<LinearLayer>(2 * width, width, make))) {}
 
 at::Tensor Fusion::forward(const at::Tensor& x) {
-  return x.add(fc2_->forward(at::gelu(fc1_->forward(x))));
+  return x.add(mlp(x, fc1_->weight, fc1_->bias, fc2_->weight, fc2_->bias));
 }
 
 WideningMlp::WideningMlp(std::int64_t width, std::int64_t hidden, std::int64_t out, double eps,
@@ -34,7 +34,7 @@ WideningMlp::WideningMlp(std::int64_t width, std::int64_t hidden, std::int64_t o
       fc2_(register_module("fc2", std::make_shared<LinearLayer>(hidden, out, make))) {}
 
 at::Tensor WideningMlp::expand(const at::Tensor& normed) {
-  return drop_output(*this, drop_, fc2_->forward(at::gelu(fc1_->forward(normed))));
+  return drop_output(*this, drop_, mlp(normed, fc1_->weight, fc1_->bias, fc2_->weight, fc2_->bias));
 }
 
 ResizingBlock::ResizingBlock(const ResizingShape& shape, WeightMaker& make) : shape_(shape) {

@@ -122,8 +122,8 @@ at::Tensor RobertaBase::forward(const Batch& batch, const ForwardOptions& option
     h = h.is_meta() ? h.slice(0, 0, scored(h.size(0))).clone()
                     : h.index({batch.target.reshape({-1}).ne(kNotScored)});
   }
-  h = head_norm_->forward(at::gelu(head_dense_->forward(norm_->forward(h))));
-  return table_products(h, words, head_bias_);
+  h = head_norm_->forward(at::gelu(run_outside(*head_dense_, norm_->forward(h))));
+  return table_products(h, words, head_bias_, precision());
 }
 
 at::Tensor RobertaBase::row_targets(const Batch& batch) const {

@@ -86,7 +86,10 @@ class RevRoberta : public RobertaBase {
 class PlainRoberta : public RobertaBase {
  public:
   PlainRoberta(const RobertaConfig& config, const WeightOptions& weights);
-  void set_stack_options(StackOptions options) override { blocks_.set_options(options); }
+  void set_stack_options(StackOptions options) override {
+    blocks_.set_options(options);
+    Model::set_stack_options(std::move(options));
+  }
 
  protected:
   at::Tensor encode(const at::Tensor& x, const at::Tensor& score_bias,

@@ -1,13 +1,13 @@
 #include "pareprop/models/swin.h"
 
 #include <ATen/ops/cat.h>
-#include <ATen/ops/gelu.h>
 
 #include <numeric>
 #include <stdexcept>
 #include <string>
 
 #include "pareprop/memory/meter.h"
+#include "pareprop/ops/mlp.h"
 
 namespace pareprop::models {
 
@@ -112,10 +112,11 @@ void SwinBase::add_head(std::int64_t features, WeightMaker& make) {
 
 at::Tensor SwinBase::forward(const Batch& batch, const ForwardOptions& options) {
   const auto pass = pass_for(options);
-  at::Tensor x = patch_norm_->forward(patch_embed_->forward(patches(images(batch), config_.patch)));
+  at::Tensor x =
+      patch_norm_->forward(run_outside(*patch_embed_, patches(images(batch), config_.patch)));
   for (std::size_t stage = 0; stage < config_.stages(); ++stage) {
     x = run_stage(stage, x, options, pass);
-    if (!is_last(stage)) x = mergings_[stage]->forward(x);
+    if (!is_last(stage)) x = run_between(mergings_[stage], x, stage, 1, *pass, options);
   }
   return head_->forward(norm_->forward(x).mean(1));
 }
@@ -125,7 +126,7 @@ StreamFusion::StreamFusion(std::int64_t width, WeightMaker& make)
       fc2_(register_module("fc2", std::make_shared<LinearLayer>(2 * width, width, make))) {}
 
 at::Tensor StreamFusion::forward(const at::Tensor& streams) {
-  return fc2_->forward(at::gelu(fc1_->forward(streams)));
+  return mlp(streams, fc1_->weight, fc1_->bias, fc2_->weight, fc2_->bias);
 }
 
 RevSwin::RevSwin(const SwinConfig& config, const WeightOptions& weights)
@@ -150,7 +151,7 @@ at::Tensor RevSwin::run_stage(std::size_t stage, const at::Tensor& x, const Forw
   const auto [y1, y2] =
       options.reference ? stack->reference(x, x, call) : stack->forward(x, x, call);
   const at::Tensor streams = at::cat({y1, y2}, -1);
-  return is_last(stage) ? streams : fusions_[stage]->forward(streams);
+  return is_last(stage) ? streams : run_between(fusions_[stage], streams, stage, 0, *pass, options);
 }
 
 PlainSwin::PlainSwin(const SwinConfig& config, const WeightOptions& weights)
@@ -173,6 +174,7 @@ at::Tensor PlainSwin::run_stage(std::size_t stage, const at::Tensor& x, const Fo
 
 void PlainSwin::set_stack_options(StackOptions options) {
   for (PlainBlocks& blocks : blocks_) blocks.set_options(options);
+  Model::set_stack_options(std::move(options));
 }
 
 }  // namespace pareprop::models

@@ -47,7 +47,8 @@ RevViT::RevViT(const ViTConfig& config, const WeightOptions& weights)
 }
 
 at::Tensor RevViT::forward(const Batch& batch, const ForwardOptions& options) {
-  const at::Tensor x = patch_embed_->forward(patches(images(batch), config_.patch)).add(positions_);
+  const at::Tensor x =
+      run_outside(*patch_embed_, patches(images(batch), config_.patch)).add(positions_);
   const CallOptions call{.extras = {}, .pass = pass_for(options)};
   const auto [y1, y2] =
       options.reference ? stack_->reference(x, x, call) : stack_->forward(x, x, call);
@@ -68,7 +69,7 @@ PlainViT::PlainViT(const ViTConfig& config, const WeightOptions& weights)
 }
 
 at::Tensor PlainViT::forward(const Batch& batch, const ForwardOptions& options) {
-  const at::Tensor tokens = patch_embed_->forward(patches(images(batch), config_.patch));
+  const at::Tensor tokens = run_outside(*patch_embed_, patches(images(batch), config_.patch));
   const at::Tensor first = class_token_.expand({tokens.size(0), 1, config_.width});
   const at::Tensor x = at::cat({first, tokens}, 1).add(positions_);
   const at::Tensor y = blocks_.forward(x, {}, *pass_for(options));

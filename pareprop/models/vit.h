@@ -48,7 +48,10 @@ class PlainViT : public ImageModel {
   PlainViT(const ViTConfig& config, const WeightOptions& weights);
   std::int64_t tokens() const override { return config_.tokens() + 1; }
   at::Tensor forward(const Batch& batch, const ForwardOptions& options = {}) override;
-  void set_stack_options(StackOptions options) override { blocks_.set_options(options); }
+  void set_stack_options(StackOptions options) override {
+    blocks_.set_options(options);
+    Model::set_stack_options(std::move(options));
+  }
 
  private:
   ViTConfig config_;

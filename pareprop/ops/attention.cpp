@@ -1,6 +1,5 @@
 #include "pareprop/ops/attention.h"
 
-#include <ATen/Dispatch.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/matmul.h>
@@ -14,6 +13,7 @@
 
 #include "pareprop/ops/consumed_tape.h"
 #include "pareprop/ops/kernels/attention_kernel.h"
+#include "pareprop/ops/kernels/gemm.h"
 #include "pareprop/ops/meta_device.h"
 #include "pareprop/ops/precision.h"
 #include "pareprop/ops/product.h"
@@ -44,18 +44,30 @@ HeadRows<T> mutable_rows_of(const Tensor& t) {
   return {t.mutable_data_ptr<T>(), t.stride(0), t.stride(1), t.stride(2)};
 }
 
-template <typename T>
-AttentionProblem<T> problem(const variable_list& in, const std::optional<MaskDraw>& dropout) {
-  AttentionProblem<T> a;
+// Calls run<T, S>() for the types that scores and values have (attention_kernel.h).
+template <typename Run>
+void with_types(const Tensor& values, const Run& run) {
+  if (values.scalar_type() == at::kBFloat16) {
+    run.template operator()<float, c10::BFloat16>();
+  } else if (values.scalar_type() == at::kDouble) {
+    run.template operator()<double, double>();
+  } else {
+    run.template operator()<float, float>();
+  }
+}
+
+template <typename T, typename S>
+AttentionProblem<T, S> problem(const variable_list& in, const std::optional<MaskDraw>& dropout) {
+  AttentionProblem<T, S> a;
   a.batch = in[kQ].size(0);
   a.heads = in[kQ].size(1);
   a.queries = in[kQ].size(2);
   a.keys = in[kK].size(2);
   a.head = in[kQ].size(3);
   a.scale = static_cast<T>(1.0 / std::sqrt(static_cast<double>(a.head)));
-  a.q = rows_of<T>(in[kQ]);
-  a.k = rows_of<T>(in[kK]);
-  a.v = rows_of<T>(in[kV]);
+  a.q = rows_of<S>(in[kQ]);
+  a.k = rows_of<S>(in[kK]);
+  a.v = rows_of<S>(in[kV]);
   a.bias = data<T>(in[kBias]);
   a.mask = data<T>(in[kMask]);
   if (in[kMask].defined()) {
@@ -80,19 +92,20 @@ Tensor split_heads(const Tensor& t, std::int64_t heads) {
 Tensor run_forward(const variable_list& in, const std::optional<MaskDraw>& dropout, Tensor* kept) {
   const Tensor& q = in[kQ];
   Tensor output = at::empty({q.size(0), q.size(2), q.size(1) * q.size(3)}, q.options());
-  if (kept != nullptr) {
-    *kept = at::empty({q.size(0), q.size(1), q.size(2), in[kK].size(2)}, q.options());
-  }
+  with_types(q, [&]<typename T, typename S>() {
+    if (kept != nullptr) {
+      const std::int64_t stride = probability_stride<T, S>(in[kK].size(2));
+      *kept = at::empty({q.size(0), q.size(1), q.size(2), stride}, q.options());
+    }
+    if (q.is_meta()) return;
+    attention_forward(problem<T, S>(in, dropout),
+                      mutable_rows_of<S>(split_heads(output, q.size(1))),
+                      kept != nullptr ? kept->mutable_data_ptr<S>() : nullptr);
+  });
   if (q.is_meta()) {
     const double heads = static_cast<double>(q.size(0) * q.size(1));
     add_meta_macs(2.0 * heads * static_cast<double>(q.size(2) * q.size(3) * in[kK].size(2)));
-    return output;
   }
-  AT_DISPATCH_FLOATING_TYPES(q.scalar_type(), "attention", [&] {
-    attention_forward(problem<scalar_t>(in, dropout),
-                      mutable_rows_of<scalar_t>(split_heads(output, q.size(1))),
-                      kept != nullptr ? kept->mutable_data_ptr<scalar_t>() : nullptr);
-  });
   return output;
 }
 
@@ -109,20 +122,22 @@ variable_list run_backward(const variable_list& in, const std::optional<MaskDraw
   auto pointer = [&]<typename T>(Input which, T*) {
     return gradients[which].defined() ? gradients[which].template mutable_data_ptr<T>() : nullptr;
   };
-  AT_DISPATCH_FLOATING_TYPES(in[kQ].scalar_type(), "attention_backward", [&] {
-    scalar_t* type = nullptr;
-    attention_backward(
-        problem<scalar_t>(in, dropout), data<scalar_t>(kept),
-        rows_of<scalar_t>(split_heads(doutput.contiguous(), in[kQ].size(1))),
-        {mutable_rows_of<scalar_t>(gradients[kQ]), mutable_rows_of<scalar_t>(gradients[kK]),
-         mutable_rows_of<scalar_t>(gradients[kV]), pointer(kBias, type), pointer(kRows, type),
-         pointer(kColumns, type)});
+  with_types(in[kQ], [&]<typename T, typename S>() {
+    T* type = nullptr;
+    attention_backward<T, S>(problem<T, S>(in, dropout), data<S>(kept),
+                             rows_of<S>(split_heads(doutput.contiguous(), in[kQ].size(1))),
+                             {mutable_rows_of<S>(gradients[kQ]), mutable_rows_of<S>(gradients[kK]),
+                              mutable_rows_of<S>(gradients[kV]), pointer(kBias, type),
+                              pointer(kRows, type), pointer(kColumns, type)});
   });
   return gradients;
 }
 
-variable_list optional_inputs(const AttentionTerms& terms) {
-  auto dense = [](const Tensor& t) { return t.defined() ? t.contiguous() : t; };
+// In the type of the scores of `values`.
+variable_list optional_inputs(const AttentionTerms& terms, const Tensor& values) {
+  const bool narrow = values.scalar_type() == at::kBFloat16;
+  const auto type = narrow ? at::kFloat : values.scalar_type();
+  auto dense = [&](const Tensor& t) { return t.defined() ? t.to(type).contiguous() : t; };
   return {dense(terms.bias), dense(terms.mask), dense(terms.position_rows),
           dense(terms.position_columns)};
 }
@@ -217,14 +232,15 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
   }
 };
 
-bool has_kernel(const Tensor& q) {
-  const auto dtype = compute_dtype(q);
-  return is_cpu_or_meta(q) && dtype == q.scalar_type() &&
-         (dtype == at::kFloat || dtype == at::kDouble);
+bool has_kernel(const Tensor& values, std::int64_t head) {
+  const auto dtype = compute_dtype(values);
+  if (!is_cpu_or_meta(values) || dtype != values.scalar_type()) return false;
+  if (dtype == at::kBFloat16) return has_pair_products() && head % 2 == 0;
+  return dtype == at::kFloat || dtype == at::kDouble;
 }
 
 Tensor run(variable_list inputs, std::int64_t heads, const AttentionTerms& terms) {
-  const variable_list others = optional_inputs(terms);
+  const variable_list others = optional_inputs(terms, inputs[0]);
   inputs.insert(inputs.end(), others.begin(), others.end());
   std::optional<MaskDraw> dropout;
   if (terms.dropout > 0.0) dropout = draw_dropout(terms.dropout);
@@ -275,14 +291,15 @@ Tensor composed_attention(const Tensor& q, const Tensor& k, const Tensor& v,
 }
 
 Tensor self_attention(const Tensor& qkv, std::int64_t heads, const AttentionTerms& terms) {
-  if (has_kernel(qkv)) return run({qkv.contiguous()}, heads, terms);
+  if (has_kernel(qkv, qkv.size(2) / 3 / heads)) return run({qkv.contiguous()}, heads, terms);
   if (widens_bf16(qkv)) return run_wide({qkv}, heads, terms);
   const variable_list parts = heads_of(qkv, heads);
   return composed_attention(parts[0], parts[1], parts[2], terms);
 }
 
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionTerms& terms) {
-  if (has_kernel(q)) return run({q.contiguous(), k.contiguous(), v.contiguous()}, 0, terms);
+  if (has_kernel(q, q.size(3)))
+    return run({q.contiguous(), k.contiguous(), v.contiguous()}, 0, terms);
   if (widens_bf16(q)) return run_wide({q, k, v}, 0, terms);
   return composed_attention(q, k, v, terms);
 }

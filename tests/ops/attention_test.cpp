@@ -90,20 +90,47 @@ TEST(Attention, EqualsItsComposition) {
   }
 }
 
+// What the composition gives in float32 for the same rounded inputs is what both are measured by.
+TEST(Attention, Bfloat16IsAsCloseToFloat32AsItsComposition) {
+  at::manual_seed(5);
+  for (const Case& c :
+       {Case{.head = 4}, Case{.batch = 6, .queries = 49, .keys = 50, .head = 32, .dropout = 0.1},
+        Case{.queries = 197, .keys = 197, .head = 64, .terms = false},
+        Case{.queries = 50, .keys = 10, .head = 96}, kManyKeysDropped, kLong}) {
+    Tensors narrow, wide;
+    for (const Tensor& t : c.inputs(at::kFloat)) {
+      const Tensor rounded = t.detach().to(at::kBFloat16);
+      narrow.push_back(rounded.clone().set_requires_grad(t.requires_grad()));
+      wide.push_back(rounded.to(at::kFloat).set_requires_grad(t.requires_grad()));
+    }
+    const auto run = [&](auto function, const Tensors& inputs) {
+      return gradients_of([&](const Tensors& in) { return c.run(function)(in).to(at::kFloat); },
+                          inputs);
+    };
+    const auto expected = run(&composed_attention, wide);
+    const double composed = max_relative_error(expected, run(&composed_attention, narrow));
+    const double ours = max_relative_error(expected, run(&attention, narrow));
+    EXPECT_LT(ours, 1e-2) << c.keys;
+    EXPECT_LT(ours, 1.2 * composed) << c.keys;
+  }
+}
+
 TEST(Attention, HasTheSameBitsWithAndWithoutGraphAndOnAnyNumberOfThreads) {
   at::manual_seed(3);
   for (const Case& c : {Case{.batch = 37, .queries = 49, .keys = 50, .head = 16, .dropout = 0.1},
                         kManyKeysDropped, kLong}) {
-    const Tensors inputs = c.inputs(at::kFloat);
-    const auto expected = gradients_of(c.run(&attention), inputs);
-    const int threads = at::get_num_threads();
-    for (const int count : {1, 2, 3}) {
-      at::set_num_threads(count);
-      EXPECT_TRUE(bit_identical(expected, gradients_of(c.run(&attention), inputs))) << count;
+    for (const auto dtype : {at::kFloat, at::kBFloat16}) {
+      const Tensors inputs = c.inputs(dtype);
+      const auto expected = gradients_of(c.run(&attention), inputs);
+      const int threads = at::get_num_threads();
+      for (const int count : {1, 2, 3}) {
+        at::set_num_threads(count);
+        EXPECT_TRUE(bit_identical(expected, gradients_of(c.run(&attention), inputs))) << count;
+      }
+      at::set_num_threads(threads);
+      c10::AutoGradMode no_graph(false);
+      EXPECT_TRUE(bit_identical({expected.back()}, {c.run(&attention)(inputs)}));
     }
-    at::set_num_threads(threads);
-    c10::AutoGradMode no_graph(false);
-    EXPECT_TRUE(bit_identical({expected.back()}, {c.run(&attention)(inputs)}));
   }
 }
 
@@ -141,11 +168,13 @@ Tensor packed_and_squared(const Tensors& in) {
 
 TEST(Attention, WritesOverItsInputsOnlyWhereNobodyElseNeedsThem) {
   at::manual_seed(11);
-  const Tensors in{normal({3, 40, 24}, at::kFloat), normal({24}, at::kFloat)};
-  for (const auto& function : {packed, packed_and_squared}) {
-    const Tensors kept = gradients_of(function, in);
-    const ConsumeScope consume(true);
-    EXPECT_TRUE(same_bits(gradients_of(function, in), kept));
+  for (const auto dtype : {at::kFloat, at::kBFloat16}) {
+    const Tensors in{normal({3, 40, 24}, dtype), normal({24}, dtype)};
+    for (const auto& function : {packed, packed_and_squared}) {
+      const Tensors kept = gradients_of(function, in);
+      const ConsumeScope consume(true);
+      EXPECT_TRUE(same_bits(gradients_of(function, in), kept));
+    }
   }
 }
 

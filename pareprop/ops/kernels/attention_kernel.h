@@ -20,11 +20,13 @@ struct HeadRows {
 
 // Attention of every head of every sample by itself, in the cache of the core that computes it:
 // scores = scale * q k^T + bias + mask + positions, p = softmax(scores), output = dropout(p) v.
-template <typename T>
+// Values are stored as S and scores computed in T: float and float, double and double, or float and
+// bfloat16 (REQUIRES: has_pair_products() and an even head).
+template <typename T, typename S = T>
 struct AttentionProblem {
   std::int64_t batch = 0, heads = 0, queries = 0, keys = 0, head = 0;
   T scale = 1;
-  HeadRows<const T> q, k, v;
+  HeadRows<const S> q, k, v;
   // What is added to the scores; null: nothing.
   const T* bias = nullptr;  // (heads, queries, keys)
   const T* mask = nullptr;  // (groups, mask_rows, keys); sample b uses group b % groups
@@ -36,14 +38,18 @@ struct AttentionProblem {
   std::optional<MaskDraw> dropout = std::nullopt;
 };
 
-// Writes `output`; and the probabilities to p (batch, heads, queries, keys) unless that is null,
-// negative where dropped.
-template <typename T>
-void attention_forward(const AttentionProblem<T>& problem, HeadRows<T> output, T* p);
+// Values from one query's probabilities to the next one's: no fewer than keys.
+template <typename T, typename S = T>
+std::int64_t probability_stride(std::int64_t keys);
 
-template <typename T>
+// Writes `output`; and the probabilities to p (batch, heads, queries, probability_stride) unless
+// that is null, negative where dropped.
+template <typename T, typename S>
+void attention_forward(const AttentionProblem<T, S>& problem, HeadRows<S> output, S* p);
+
+template <typename T, typename S = T>
 struct AttentionGradients {
-  HeadRows<T> q, k, v;  // written; all three may be the problem's own, or none
+  HeadRows<S> q, k, v;  // written; all three may be the problem's own, or none
   // Added to, unless null.
   T* bias = nullptr;
   T* position_rows = nullptr;
@@ -52,8 +58,8 @@ struct AttentionGradients {
 
 // `p` as attention_forward wrote it, or null: computed again. The same bits whatever the number of
 // threads.
-template <typename T>
-void attention_backward(const AttentionProblem<T>& problem, const T* p, HeadRows<const T> doutput,
-                        const AttentionGradients<T>& gradients);
+template <typename T, typename S>
+void attention_backward(const AttentionProblem<T, S>& problem, const S* p,
+                        HeadRows<const S> doutput, const AttentionGradients<T, S>& gradients);
 
 }  // namespace pareprop

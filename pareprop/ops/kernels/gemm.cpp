@@ -1,5 +1,10 @@
 #include "pareprop/ops/kernels/gemm.h"
 
+#include <ATen/Version.h>
+#include <ATen/native/CPUBlas.h>
+
+#include <stdexcept>
+
 // The Fortran interface of BLAS, which libtorch exports. Columns first: there a row-major matrix is
 // its own transpose, so c = a * b is asked for as c^T = b^T * a^T.
 extern "C" {
@@ -39,5 +44,30 @@ void gemm<double>(Transpose ta, Transpose tb, std::int64_t m, std::int64_t n, st
                   Matrix<double> c) {
   call(dgemm_, ta, tb, m, n, k, alpha, a, b, beta, c);
 }
+
+// Torch says what it supports by throwing. ATEN_CPU_CAPABILITY counts too, as everywhere.
+bool has_pair_products() {
+  static const bool has = [] {
+    if (!at::get_cpu_capability().starts_with("AVX512")) return false;
+    try {
+      const c10::BFloat16 a[2] = {1.0F, 2.0F}, b[2] = {3.0F, 4.0F};
+      float c = 0.0F;
+      at::native::cpublas::brgemm(1, 1, 2, 2, 1, 1, false, a, b, &c, true);
+      at::native::cpublas::brgemm_release(true);
+      return c == 11.0F;
+    } catch (const std::exception&) {
+      return false;
+    }
+  }();
+  return has;
+}
+
+void multiply_pairs(std::int64_t m, std::int64_t n, std::int64_t k, Matrix<const c10::BFloat16> a,
+                    const Pair16* b, bool add, float* c) {
+  at::native::cpublas::brgemm(m, n, k, a.stride, n, n, add, a.data,
+                              reinterpret_cast<const c10::BFloat16*>(b), c, /*is_vnni=*/true);
+}
+
+void end_pair_products() { at::native::cpublas::brgemm_release(/*is_vnni=*/true); }
 
 }  // namespace pareprop

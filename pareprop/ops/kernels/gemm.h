@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "pareprop/ops/kernels/bf16_pairs.h"
+
 namespace pareprop {
 
 enum class Transpose : char { no = 'N', yes = 'T' };
@@ -19,5 +21,15 @@ struct Matrix {
 template <typename T>
 void gemm(Transpose transpose_a, Transpose transpose_b, std::int64_t m, std::int64_t n,
           std::int64_t k, T alpha, Matrix<const T> a, Matrix<const T> b, T beta, Matrix<T> c);
+
+// Whether this CPU multiplies bfloat16 by pairs, and torch's library for it may be used.
+bool has_pair_products();
+
+// c (m, n), dense, = a (m, k) * b (k / 2, n), to c itself where `add` says so; b as pair_rows makes
+// it. REQUIRES: has_pair_products(), k even.
+void multiply_pairs(std::int64_t m, std::int64_t n, std::int64_t k, Matrix<const c10::BFloat16> a,
+                    const Pair16* b, bool add, float* c);
+// To be called by a thread after its last product: gives back what the CPU keeps for them.
+void end_pair_products();
 
 }  // namespace pareprop

@@ -26,10 +26,11 @@ struct RowKernels {
   void (*add_rows)(const S* x, std::int64_t rows, std::int64_t width, T* sums);
   // x *= factor, element by element; count values.
   void (*multiply)(S* x, const S* factor, std::int64_t count);
-  // s = softmax(s + bias + mask); bias and mask (width) may be null.
-  void (*softmax)(T* s, const T* bias, const T* mask, std::int64_t width);
-  // dp = p * (dp - sum(p * dp))
-  void (*softmax_backward)(const T* p, T* dp, std::int64_t width);
+  // p = softmax(s * scale + bias + mask), which may be s itself; else s is used up. bias and mask
+  // (width) may be null.
+  void (*softmax)(T* s, T scale, const T* bias, const T* mask, std::int64_t width, S* p);
+  // ds = p * (dp - sum(p * dp)), also over dp; which may be the same.
+  void (*softmax_backward)(const S* p, T* dp, std::int64_t width, S* ds);
 };
 
 template <typename T, typename S>

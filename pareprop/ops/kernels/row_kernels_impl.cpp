@@ -85,6 +85,41 @@ void store_part(const Pair<T>& x, S* p, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) p[i] = buffer[i];
 }
 
+#ifdef CPU_CAPABILITY_AVX512
+// There the instructions themselves leave out what is not there.
+inline __mmask32 first_of(std::int64_t count) {
+  return static_cast<__mmask32>((std::uint64_t{1} << count) - 1);
+}
+
+template <>
+inline Pair<float> load_part(const float* p, std::int64_t count, float fill) {
+  const __mmask32 there = first_of(count);
+  const __m512 none = _mm512_set1_ps(fill);
+  return {_mm512_mask_loadu_ps(none, static_cast<__mmask16>(there), p),
+          _mm512_mask_loadu_ps(none, static_cast<__mmask16>(there >> 16), p + 16)};
+}
+
+template <>
+inline Pair<float> load_part(const c10::BFloat16* p, std::int64_t count, float fill) {
+  const __m512i none = _mm512_set1_epi16(static_cast<short>(c10::BFloat16(fill).x));
+  const auto [a, b] = at::vec::convert_bfloat16_float(
+      Vectorized<c10::BFloat16>(_mm512_mask_loadu_epi16(none, first_of(count), p)));
+  return {a, b};
+}
+
+template <>
+inline void store_part(const Pair<float>& x, float* p, std::int64_t count) {
+  const __mmask32 there = first_of(count);
+  _mm512_mask_storeu_ps(p, static_cast<__mmask16>(there), x.a);
+  _mm512_mask_storeu_ps(p + 16, static_cast<__mmask16>(there >> 16), x.b);
+}
+
+template <>
+inline void store_part(const Pair<float>& x, c10::BFloat16* p, std::int64_t count) {
+  _mm512_mask_storeu_epi16(p, first_of(count), at::vec::convert_float_bfloat16(x.a, x.b));
+}
+#endif
+
 // Calls body(offset, load, store) along a row: load(p, fill) and store(x, p) work on p + offset.
 template <typename T, typename Body>
 inline void along(std::int64_t width, const Body& body) {
@@ -232,15 +267,16 @@ inline Pair<float> exponential(const Pair<float>& x) {
   return x.map([](const auto& v) { return v.exp_u20(); });
 }
 
-template <typename T>
-void softmax(T* s, const T* bias, const T* mask, std::int64_t width) {
+template <typename T, typename S>
+void softmax(T* s, T scale, const T* bias, const T* mask, std::int64_t width, S* p) {
   constexpr T kNone = -std::numeric_limits<T>::infinity();
+  const Pair<T> by(scale);
   Pair<T> top(kNone);
   along<T>(width, [&](auto get, auto put) {
-    Pair<T> x = get(s, kNone);
+    Pair<T> x = get(s, kNone) * by;
     if (bias != nullptr) x = x + get(bias);
     if (mask != nullptr) x = x + get(mask);
-    if (bias != nullptr || mask != nullptr) put(x, s);
+    put(x, s);
     top = maximum(top, x);
   });
   const Pair<T> shift(largest(top));
@@ -250,22 +286,26 @@ void softmax(T* s, const T* bias, const T* mask, std::int64_t width) {
     put(e, s);
     total = total + e;
   });
-  const Pair<T> scale(T(1) / sum(total));
-  along<T>(width, [&](auto get, auto put) { put(get(s) * scale, s); });
+  const Pair<T> share(T(1) / sum(total));
+  along<T>(width, [&](auto get, auto put) { put(get(s) * share, p); });
 }
 
-template <typename T>
-void softmax_backward(const T* p, T* dp, std::int64_t width) {
+template <typename T, typename S>
+void softmax_backward(const S* p, T* dp, std::int64_t width, [[maybe_unused]] S* ds) {
   Pair<T> total(T(0));
   along<T>(width, [&](auto get, auto) { total = multiply_add(get(p), get(dp), total); });
   const Pair<T> shift(sum(total));
-  along<T>(width, [&](auto get, auto put) { put(get(p) * (get(dp) - shift), dp); });
+  along<T>(width, [&](auto get, auto put) {
+    const Pair<T> d = get(p) * (get(dp) - shift);
+    put(d, dp);
+    if constexpr (!std::is_same_v<T, S>) put(d, ds);
+  });
 }
 
 template <typename T, typename S>
 constexpr RowKernels<T, S> table() {
-  return {&norm<T, S>,     &norm_backward<T, S>, &bias_gelu<T, S>,    &add_rows<T, S>,
-          &multiply<T, S>, &softmax<T>,          &softmax_backward<T>};
+  return {&norm<T, S>,     &norm_backward<T, S>, &bias_gelu<T, S>,       &add_rows<T, S>,
+          &multiply<T, S>, &softmax<T, S>,       &softmax_backward<T, S>};
 }
 
 }  // namespace
