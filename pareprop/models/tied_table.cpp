@@ -121,7 +121,10 @@ struct TableProducts : torch::autograd::Function<TableProducts> {
     by_parts(table, [&](std::int64_t first, std::int64_t count) {
       const at::Tensor part = of_scores.narrow(1, first, count).to(dtype);
       of_x.add_(product(part, table.narrow(0, first, count).to(dtype), of_x.scalar_type()));
-      if (of_table) result[1].narrow(0, first, count).copy_(product(part.t(), rows, dtype));
+      if (of_table)
+        result[1]
+            .narrow(0, first, count)
+            .copy_(transposed_product(part, rows, table.scalar_type()));
     });
     result[0] = of_x.view(x.sizes());
   }

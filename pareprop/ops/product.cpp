@@ -2,6 +2,7 @@
 
 #include <ATen/Version.h>
 #include <ATen/ops/bmm.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/mm.h>
@@ -10,20 +11,14 @@
 #include <algorithm>
 #include <string>
 
+#include "pareprop/ops/kernels/gemm.h"
+#include "pareprop/ops/kernels/pair_product.h"
 #include "pareprop/ops/meta_device.h"
 #include "pareprop/ops/precision.h"
+#include "pareprop/ops/product_scratch.h"
 
 namespace pareprop {
 namespace {
-
-bool lacks_bf16() {
-#if defined(__x86_64__)
-  static const bool lacks = !at::get_cpu_capability().starts_with("AVX512");
-  return lacks;
-#else
-  return false;
-#endif
-}
 
 // Autocast would narrow what was just widened.
 class AsGiven {
@@ -40,13 +35,44 @@ at::Tensor wide(const at::Tensor& t) {
 
 }  // namespace
 
+bool cpu_lacks_bf16() {
+#if defined(__x86_64__)
+  static const bool lacks = !at::get_cpu_capability().starts_with("AVX512");
+  return lacks;
+#else
+  return false;
+#endif
+}
+
 bool widens_bf16(const at::Tensor& t) {
-  return is_cpu_or_meta(t) && t.scalar_type() == at::kBFloat16 && lacks_bf16();
+  return is_cpu_or_meta(t) && t.scalar_type() == at::kBFloat16 && cpu_lacks_bf16();
 }
 
 at::Tensor product(const at::Tensor& a, const at::Tensor& b, at::ScalarType dtype) {
   const AsGiven as_given(a);
-  return at::mm(wide(a), wide(b)).to(dtype);
+  at::Tensor scratch = meta_scratch(a, b);
+  const at::Tensor c = at::mm(wide(a), wide(b));
+  scratch.reset();
+  return c.to(dtype);
+}
+
+at::Tensor transposed_product(const at::Tensor& a, const at::Tensor& b, at::ScalarType dtype) {
+  const bool by_pairs = is_cpu_or_meta(a) && a.scalar_type() == at::kBFloat16 &&
+                        dtype == at::kFloat && has_pair_products();
+  if (!by_pairs) return product(a.t(), b, dtype);
+  const std::int64_t rows = a.size(0), m = a.size(1), n = b.size(1);
+  at::Tensor c = at::empty({m, n}, a.options().dtype(dtype));
+  if (rows == 0) return c.zero_();
+  const at::Tensor left = a.contiguous(), right = b.contiguous();
+  const at::Tensor scratch = at::empty({pair_product_scratch(rows, n)}, a.options());
+  if (a.is_meta()) {
+    add_meta_macs(static_cast<double>(rows) * static_cast<double>(m) * static_cast<double>(n));
+  } else {
+    transposed_pair_product(left.const_data_ptr<c10::BFloat16>(),
+                            right.const_data_ptr<c10::BFloat16>(), rows, m, n,
+                            scratch.mutable_data_ptr<c10::BFloat16>(), c.mutable_data_ptr<float>());
+  }
+  return c;
 }
 
 at::Tensor scaled_product(const at::Tensor& a, const at::Tensor& b, at::Tensor factor,
@@ -57,7 +83,10 @@ at::Tensor scaled_product(const at::Tensor& a, const at::Tensor& b, at::Tensor f
   const at::Tensor result = over_factor ? factor : at::empty_like(factor);
   for (std::int64_t first = 0; first < a.size(0); first += kRows) {
     const std::int64_t count = std::min(kRows, a.size(0) - first);
-    const at::Tensor part = at::mm(wide(a.narrow(0, first, count)), wide_b);
+    const at::Tensor rows = a.narrow(0, first, count);
+    at::Tensor scratch = meta_scratch(rows, b);
+    const at::Tensor part = at::mm(wide(rows), wide_b);
+    scratch.reset();
     at::Tensor out = result.narrow(0, first, count);
     at::mul_out(out, part.to(factor.scalar_type()), factor.narrow(0, first, count));
   }
@@ -66,13 +95,18 @@ at::Tensor scaled_product(const at::Tensor& a, const at::Tensor& b, at::Tensor f
 
 at::Tensor affine(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
   const AsGiven as_given(x);
+  const at::Tensor scratch = meta_scratch(x, weight.t());
   return at::linear(wide(x), wide(weight), wide(bias)).to(x.scalar_type());
 }
 
 at::Tensor batched_product(const at::Tensor& a, const at::Tensor& b) {
   const auto dtype = compute_dtype(a);
   const AsGiven as_given(a);
-  return at::bmm(wide(a.to(dtype)), wide(b.to(dtype))).to(dtype);
+  const at::Tensor left = a.to(dtype), right = b.to(dtype);
+  at::Tensor scratch = meta_scratch(left, right);
+  const at::Tensor c = at::bmm(wide(left), wide(right));
+  scratch.reset();
+  return c.to(dtype);
 }
 
 }  // namespace pareprop

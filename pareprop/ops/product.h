@@ -11,6 +11,7 @@ namespace pareprop {
 // holds them and their products exactly, multiplied by the fast routine, and the sums rounded once:
 // the arithmetic of bf16 hardware, at the speed of float32.
 bool widens_bf16(const at::Tensor& t);
+bool cpu_lacks_bf16();
 
 // a (m, k) times b (k, n), in `dtype`.
 at::Tensor product(const at::Tensor& a, const at::Tensor& b, at::ScalarType dtype);
@@ -22,6 +23,10 @@ at::Tensor scaled_product(const at::Tensor& a, const at::Tensor& b, at::Tensor f
 
 // x (..., in) times weight^T (out, in) plus bias (out) or undefined, in the type of x.
 at::Tensor affine(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
+
+// a^T (rows, m) times b (rows, n), in `dtype`: the gradient of a weight. Of bf16 in float32, on
+// CPUs that have such products, it is not rounded to bf16 on the way.
+at::Tensor transposed_product(const at::Tensor& a, const at::Tensor& b, at::ScalarType dtype);
 
 // The same as torch's bmm, differentiable, under any autocast.
 at::Tensor batched_product(const at::Tensor& a, const at::Tensor& b);

@@ -19,7 +19,7 @@ at::Tensor now_or_later(const c10::IValue& parameter, Compute compute) {
 
 at::Tensor weight_gradient(const c10::IValue& parameter, const at::Tensor& dy, const at::Tensor& x,
                            at::ScalarType dtype) {
-  return now_or_later(parameter, [dy, x, dtype] { return product(dy.t(), x, dtype); });
+  return now_or_later(parameter, [dy, x, dtype] { return transposed_product(dy, x, dtype); });
 }
 
 at::Tensor bias_gradient(const c10::IValue& parameter, const at::Tensor& dy, at::ScalarType dtype) {

@@ -7,6 +7,7 @@
 
 #include "pareprop/memory/meta_meter.h"
 #include "pareprop/models/cost.h"
+#include "pareprop/ops/product_scratch.h"
 
 namespace pareprop::plan {
 namespace {
@@ -120,6 +121,19 @@ double DryStep::backward(std::int64_t batch) {
   return macs;
 }
 
+// Once more where a product's scratch was tried, whose memory was counted too.
+double DryStep::metered_backward(MeteredLane& lane, std::int64_t batch, bool accumulates) {
+  if (accumulates) backward(batch);
+  double macs = 0.0;
+  for (std::int64_t tried = -1; tried != tried_products();) {
+    tried = tried_products();
+    if (!accumulates) drop_gradients();
+    lane.begin();
+    macs = backward(batch);
+  }
+  return macs;
+}
+
 Prediction DryStep::run(const StepPlan& plan) {
   return run(plan, shape_.batch, shape_.accumulates);
 }
@@ -128,23 +142,22 @@ Prediction DryStep::run(const StepPlan& plan, std::int64_t batch, bool accumulat
   const memory::Usage before = others();
   const auto lane = std::make_shared<MeteredLane>(kOverlapped);
   apply(plan, *model_, options(lane));
-  if (accumulates) backward(batch);
-  lane->begin();
-  backward(batch);
+  metered_backward(*lane, batch, accumulates);
   Prediction usage{lane->usage()};
   drop_gradients();
 
   for (std::size_t tag = 0; tag < memory::kTags; ++tag) usage.peak[tag] -= before.live[tag];
   usage.activation_peak -= before.activation_live;
-  // Drift probes, scratch of torch's own ops and the like, which the meta device has not.
-  std::int64_t more = 4096 + usage.activation_peak / 256;
+  // Drift probes and the like, which the meta device has not; scratch of torch's own ops besides.
+  std::int64_t more = 4096;
   for (const Stack& stack : model_->stacks()) more += 512 * stack->depth();
+  usage.at_most = usage.activation_peak / 256;
   if (plan.mode == Mode::pareprop) {
     std::int64_t worst = usage.total_peak;
     for (const MeteredRun& run : lane->runs()) worst = std::max(worst, run.worst_meeting());
     more += worst - usage.total_peak;
     // What two tasks share goes with the later one, which another order makes another: seldom.
-    usage.at_most = usage.activation_peak / 64;
+    usage.at_most += usage.activation_peak / 64;
   }
   usage.activation_peak += more + shape_.other_bytes;
   usage.total_peak += more + shape_.other_bytes - before.total_live;
@@ -162,10 +175,8 @@ DryStep::Metered DryStep::metered(Policy policy, int lanes, bool recompute_betwe
   StackOptions with_lane = options(lane);
   with_lane.keep_tail = false;
   apply(plan, *model_, std::move(with_lane));
-  if (shape_.accumulates) backward(shape_.batch);
-  lane->begin();
   Metered result;
-  result.forward_macs = backward(shape_.batch);
+  result.forward_macs = metered_backward(*lane, shape_.batch, shape_.accumulates);
   result.below = lane->peak_since_last_run();
   auto run = lane->runs().rbegin();
   for (const Stack& stack : model_->stacks()) {

@@ -36,8 +36,8 @@ StepPlan step_plan(const Choice& choice, bool recompute_between);
 // Gives every stack its policies, and all the same `options`, whose mode does not count.
 void apply(const StepPlan& plan, models::Model& model, StackOptions options);
 
-// Peaks that a step is expected to have, and the total that it keeps, for budgets. The two differ
-// with overlap only: there it is chance which temporaries meet.
+// Peaks that a step is expected to have, and the total that it keeps, for budgets: a little more,
+// for scratch of torch's own, and with overlap, where it is chance which temporaries meet.
 struct Prediction : memory::Usage {
   std::int64_t at_most = 0;
 };
@@ -71,6 +71,7 @@ class DryStep {
   StackOptions options(std::shared_ptr<Executor> executor) const;
   memory::Usage others() const;  // live bytes of all else in the process
   double backward(std::int64_t batch);
+  double metered_backward(MeteredLane& lane, std::int64_t batch, bool accumulates);
   void drop_gradients();
   Metered metered(Policy policy, int lanes, bool recompute_between);
 

@@ -1,10 +1,13 @@
 #include "pareprop/plan/metered_lane.h"
 
+#include <ATen/Parallel.h>
+
 #include <algorithm>
 #include <utility>
 
 #include "pareprop/graph/worst_meeting.h"
 #include "pareprop/models/cost.h"
+#include "pareprop/reversible/torch_lanes.h"
 
 namespace pareprop::plan {
 
@@ -53,6 +56,8 @@ std::int64_t MeteredLane::live() const {
 
 void MeteredLane::run(const TaskGraph& graph, const TaskBody& body, Observer*) {
   MeteredRun run{.above = peak_since_last_run(), .tasks = {}};
+  // What scratch memory products take depends on it.
+  const IntraOpThreads share(std::max(1, at::get_num_threads() / graph.lanes()));
   for (const Task& task : graph.tasks()) {
     reset_peaks();
     MeteredTask metered{.task = task, .before = live()};

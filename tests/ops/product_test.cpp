@@ -1,5 +1,6 @@
 #include "pareprop/ops/product.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/Version.h>
 #include <ATen/ops/bmm.h>
 #include <ATen/ops/linear.h>
@@ -8,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "pareprop/ops/compare.h"
+#include "pareprop/ops/kernels/gemm.h"
 #include "pareprop/ops/precision.h"
 
 namespace pareprop {
@@ -30,6 +32,31 @@ TEST(Product, OfBf16IsRoundedOnceWhateverTheCpuHas) {
   expect_rounded_once(at::linear(wide(a), wide(b).t(), wide(bias)), affine(a, b.t(), bias));
   const auto sums = product(a, b, at::kFloat);
   EXPECT_EQ(sums.scalar_type(), at::kFloat);
+}
+
+TEST(Product, TransposedIsTheSumOfOuterProducts) {
+  at::manual_seed(3);
+  struct Shape {
+    std::int64_t rows, m, n;
+  };
+  // Blocks of it that are full, and ends of them: odd rows, few columns, several parts of the rows.
+  for (const auto& [rows, m, n] :
+       {Shape{1, 3, 5}, Shape{37, 96, 41}, Shape{784, 192, 200}, Shape{2051, 65, 130}}) {
+    const auto a = narrow({rows, m}), b = narrow({rows, n});
+    const auto got = transposed_product(a, b, at::kFloat);
+    ASSERT_EQ(got.scalar_type(), at::kFloat);
+    const double limit = has_pair_products() ? 1e-6 : 4e-3;
+    EXPECT_LT(max_relative_error({at::mm(wide(a).t(), wide(b))}, {got}), limit) << rows;
+    const int threads = at::get_num_threads();
+    for (const int count : {1, 3}) {
+      at::set_num_threads(count);
+      EXPECT_TRUE(!has_pair_products() || transposed_product(a, b, at::kFloat).equal(got)) << rows;
+    }
+    at::set_num_threads(threads);
+  }
+  EXPECT_EQ(
+      transposed_product(narrow({0, 3}), narrow({0, 2}), at::kFloat).abs().sum().item<float>(),
+      0.0F);
 }
 
 TEST(Product, WidensOnlyWhereTheCpuHasNoBf16) {

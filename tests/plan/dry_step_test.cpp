@@ -1,12 +1,15 @@
 #include "pareprop/plan/dry_step.h"
 
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 
 #include "pareprop/lanes/serial_lane.h"
 #include "pareprop/memory/caching_allocator.h"
 #include "pareprop/models/registry.h"
+#include "pareprop/reversible/torch_lanes.h"
 
 namespace pareprop::plan {
 namespace {
@@ -27,6 +30,16 @@ const std::vector<Case>& cases() {
   return all;
 }
 
+// In order, with the threads that each of two lanes would have.
+class TwoLanesInOrder final : public Executor {
+ public:
+  int lanes() const override { return 2; }
+  void run(const TaskGraph& graph, const TaskBody& body, Observer* observer) override {
+    const IntraOpThreads share(std::max(1, at::get_num_threads() / graph.lanes()));
+    SerialLane(2).run(graph, body, observer);
+  }
+};
+
 // Peaks of a real step, the batch not counted as it is made before.
 memory::Usage real_step(const Case& c, const StepShape& shape, const StepPlan& plan) {
   memory::install_caching_allocator();
@@ -37,7 +50,7 @@ memory::Usage real_step(const Case& c, const StepShape& shape, const StepPlan& p
   apply(plan, *model,
         {.precision = shape.precision,
          .arithmetic = shape.arithmetic,
-         .executor = std::make_shared<SerialLane>(2)});
+         .executor = std::make_shared<TwoLanesInOrder>()});
   const models::Batch batch = model->example(c.batch, 0);
   for (int step = 0; step < 2; ++step) {
     memory::reset_peaks();

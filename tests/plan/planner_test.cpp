@@ -13,7 +13,7 @@ std::function<std::shared_ptr<models::Model>()> maker(const std::string& name,
 }
 
 std::int64_t peak(Planner& planner, Mode mode) {
-  return planner.predict(planner.all(mode)).total_peak;
+  return planner.predict(planner.all(mode)).at_most;
 }
 
 TEST(Planner, PlansAreWithinTheirBudgetAndFasterWithMore) {
@@ -28,7 +28,7 @@ TEST(Planner, PlansAreWithinTheirBudgetAndFasterWithMore) {
       const std::int64_t budget = least + (stored - least) * tenths / 10;
       const Plan plan = planner.plan_step(budget);
       EXPECT_TRUE(plan.fits);
-      EXPECT_LE(plan.predicted.total_peak, budget) << name << " " << tenths;
+      EXPECT_LE(plan.predicted.at_most, budget) << name << " " << tenths;
       EXPECT_LE(plan.seconds, last) << name << " " << tenths;
       if (plan.seconds < last) ++kinds;
       last = plan.seconds;

@@ -2,13 +2,16 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <iostream>
 #include <random>
 #include <string>
+#include <thread>
 
 #include "pareprop/memory/caching_allocator.h"
 #include "pareprop/models/registry.h"
+#include "pareprop/ops/random_stream.h"
 #include "pareprop/plan/plan_words.h"
 #include "pareprop/plan/planner.h"
 #include "pareprop/reversible/torch_lanes.h"
@@ -26,6 +29,29 @@ struct RandomCase {
            std::string(name(shape.precision)) +
            (shape.arithmetic == Arithmetic::exact ? " exact" : "");
   }
+};
+
+// Lanes that are held now and then before a task, so that tasks meet in other ways from step to
+// step: some steps stand for the many of a run, in which sooner or later all meet that may.
+class UnevenLanes final : public Executor {
+ public:
+  int lanes() const override { return lanes_->lanes(); }
+  void run(const TaskGraph& graph, const TaskBody& body, Observer* observer) override {
+    ++runs_;
+    lanes_->run(
+        graph,
+        [&](const Task& task) {
+          const auto number = static_cast<std::uint64_t>(&task - graph.tasks().data());
+          std::this_thread::sleep_for(kHeld * (random_key({runs_, number}) % 8));
+          body(task);
+        },
+        observer);
+  }
+
+ private:
+  static constexpr std::chrono::microseconds kHeld{300};
+  std::shared_ptr<Executor> lanes_ = make_executor(at::kCPU, 2);
+  std::uint64_t runs_ = 0;
 };
 
 class RandomBudgets : public ::testing::Test {
@@ -73,7 +99,7 @@ class RandomBudgets : public ::testing::Test {
     apply(plan, *model,
           {.precision = c.shape.precision,
            .arithmetic = c.shape.arithmetic,
-           .executor = make_executor(at::kCPU, 2)});
+           .executor = std::make_shared<UnevenLanes>()});
     const models::Batch batch = model->example(c.shape.batch, 0);
     memory::reset_peaks();
     // Where lanes overlap, which temporaries meet is chance.

@@ -20,12 +20,6 @@ constexpr std::int64_t kScoreBytes = 256 * 1024;
 // number of threads.
 constexpr std::int64_t kBiasChunks = 16;
 
-template <typename T>
-T* sized(std::vector<T>& buffer, std::int64_t count) {
-  buffer.resize(static_cast<std::size_t>(count));
-  return buffer.data();
-}
-
 std::int64_t chunk_rows(std::int64_t queries, std::int64_t keys, std::size_t value_bytes) {
   const std::int64_t bytes = queries * keys * static_cast<std::int64_t>(value_bytes);
   const std::int64_t chunks = std::max<std::int64_t>(1, (bytes + kScoreBytes - 1) / kScoreBytes);

@@ -63,9 +63,10 @@ bool has_pair_products() {
 }
 
 void multiply_pairs(std::int64_t m, std::int64_t n, std::int64_t k, Matrix<const c10::BFloat16> a,
-                    const Pair16* b, bool add, float* c) {
-  at::native::cpublas::brgemm(m, n, k, a.stride, n, n, add, a.data,
-                              reinterpret_cast<const c10::BFloat16*>(b), c, /*is_vnni=*/true);
+                    const Pair16* b, bool add, Matrix<float> c) {
+  at::native::cpublas::brgemm(m, n, k, a.stride, n, c.stride, add, a.data,
+                              reinterpret_cast<const c10::BFloat16*>(b), c.data,
+                              /*is_vnni=*/true);
 }
 
 void end_pair_products() { at::native::cpublas::brgemm_release(/*is_vnni=*/true); }

@@ -25,10 +25,10 @@ void gemm(Transpose transpose_a, Transpose transpose_b, std::int64_t m, std::int
 // Whether this CPU multiplies bfloat16 by pairs, and torch's library for it may be used.
 bool has_pair_products();
 
-// c (m, n), dense, = a (m, k) * b (k / 2, n), to c itself where `add` says so; b as pair_rows makes
-// it. REQUIRES: has_pair_products(), k even.
+// c (m, n) = a (m, k) * b (k / 2, n), added to c where `add` says so; b is dense, as pair_rows
+// makes it. REQUIRES: has_pair_products(), k even.
 void multiply_pairs(std::int64_t m, std::int64_t n, std::int64_t k, Matrix<const c10::BFloat16> a,
-                    const Pair16* b, bool add, float* c);
+                    const Pair16* b, bool add, Matrix<float> c);
 // To be called by a thread after its last product: gives back what the CPU keeps for them.
 void end_pair_products();
 

@@ -1,19 +1,8 @@
 #include "pareprop/ops/kernels/head_products.h"
 
 namespace pareprop {
-namespace {
 
 using c10::BFloat16;
-
-template <typename T>
-T* sized(std::vector<T>& buffer, std::int64_t count) {
-  if (static_cast<std::int64_t>(buffer.size()) < count) {
-    buffer.resize(static_cast<std::size_t>(count));
-  }
-  return buffer.data();
-}
-
-}  // namespace
 
 void HeadProducts<float, BFloat16>::begin_forward(const HeadOperands<BFloat16>& operands) {
   o_ = operands;
@@ -34,13 +23,13 @@ void HeadProducts<float, BFloat16>::begin_backward(const HeadOperands<BFloat16>&
 
 void HeadProducts<float, BFloat16>::scores(std::int64_t first, std::int64_t rows, float* s) {
   multiply_pairs(rows, o_.keys, o_.head, {o_.q.data + first * o_.q.stride, o_.q.stride},
-                 k_columns_.data(), false, s);
+                 k_columns_.data(), false, {s, o_.keys});
 }
 
 void HeadProducts<float, BFloat16>::mix(const BFloat16* p, std::int64_t first, std::int64_t rows) {
   const std::int64_t padded = padded_keys(o_.keys);
   float* made = sized(rows_, rows * o_.head);
-  multiply_pairs(rows, o_.head, padded, {p, padded}, v_rows_.data(), false, made);
+  multiply_pairs(rows, o_.head, padded, {p, padded}, v_rows_.data(), false, {made, o_.head});
   round_rows(made, rows, o_.head, 1.0F, o_.output.data + first * o_.output.stride,
              o_.output.stride);
 }
@@ -55,7 +44,7 @@ void HeadProducts<float, BFloat16>::add_transposed(const BFloat16* left,
   Pair16* b = sized(right_, pairs * o_.head);
   pair_rows(right.data + first * right.stride, right.stride, rows, o_.head, b);
   multiply_pairs(o_.keys, o_.head, 2 * pairs, {reinterpret_cast<const BFloat16*>(a), 2 * pairs}, b,
-                 first > 0, sized(sum, o_.keys * o_.head));
+                 first > 0, {sized(sum, o_.keys * o_.head), o_.head});
 }
 
 void HeadProducts<float, BFloat16>::value_gradient(const BFloat16* p, std::int64_t first,
@@ -72,14 +61,14 @@ void HeadProducts<float, BFloat16>::probability_gradient(std::int64_t first, std
                                                          float* dp) {
   multiply_pairs(rows, o_.keys, o_.head,
                  {o_.doutput.data + first * o_.doutput.stride, o_.doutput.stride},
-                 v_columns_.data(), false, dp);
+                 v_columns_.data(), false, {dp, o_.keys});
 }
 
 void HeadProducts<float, BFloat16>::query_gradient(const BFloat16* ds, std::int64_t first,
                                                    std::int64_t rows) {
   const std::int64_t padded = padded_keys(o_.keys);
   float* made = sized(rows_, rows * o_.head);
-  multiply_pairs(rows, o_.head, padded, {ds, padded}, k_rows_.data(), false, made);
+  multiply_pairs(rows, o_.head, padded, {ds, padded}, k_rows_.data(), false, {made, o_.head});
   round_rows(made, rows, o_.head, static_cast<float>(o_.scale), o_.dq.data + first * o_.dq.stride,
              o_.dq.stride);
 }

@@ -9,6 +9,14 @@
 
 namespace pareprop {
 
+// A buffer that is kept from use to use, with room for `count` values.
+template <typename T>
+T* sized(std::vector<T>& buffer, std::int64_t count) {
+  const auto size = static_cast<std::size_t>(count);
+  if (buffer.size() < size) buffer.resize(size);
+  return buffer.data();
+}
+
 // What one head of one sample multiplies. The gradients may be in the memory of what they are of,
 // all three or none.
 template <typename S>
@@ -82,11 +90,11 @@ class HeadProducts<T, T> {
     return {m.data + row * m.stride, m.stride};
   }
   Matrix<const T> copied(const Matrix<const T>& m, std::int64_t rows, std::vector<T>& to) const {
-    to.resize(static_cast<std::size_t>(rows * o_.head));
+    T* out = sized(to, rows * o_.head);
     for (std::int64_t i = 0; i < rows; ++i) {
-      std::copy_n(m.data + i * m.stride, o_.head, to.data() + i * o_.head);
+      std::copy_n(m.data + i * m.stride, o_.head, out + i * o_.head);
     }
-    return {to.data(), o_.head};
+    return {out, o_.head};
   }
 
   HeadOperands<T> o_;
