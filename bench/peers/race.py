@@ -8,8 +8,8 @@ import sys
 import time
 from contextlib import ExitStack
 
-from rows import (BARS, COMPILE_BUDGETS, HUGGING_FACE, HUGGING_FACE_FAMILIES, OTHER_RIVALS, SHARES, STORED_FORMS,
-                  is_ours)
+from rows import (BARS, COMPILE_BUDGETS, HUGGING_FACE, HUGGING_FACE_FAMILIES, OTHER_RIVALS, RIVALS_BARS, SHARES,
+                  STORED_FORMS, is_ours)
 from workers import Contestant
 
 
@@ -138,7 +138,7 @@ class Race:
             answer = racer.ask(f"gradients {self.file('got')}")
             difference = self.assistant.ask(f"compare {self.file('expected')} {self.file('got')}")
             result |= {"loss": answer["loss"], "gradient_difference": difference["difference"]}
-            bar = BARS[self.precision]
+            bar = (BARS if is_ours(racer.name) else RIVALS_BARS)[self.precision]
             if not difference["difference"] <= bar:
                 raise WrongGradients(
                     f"{racer.name}: the gradient of {difference['where']} differs by "

@@ -125,7 +125,7 @@ def summary_text(results):
 
 
 def whole(results, settings, failed):
-    bars = ", ".join(f"{bar:.0e} in {precision}" for precision, bar in BARS.items())
+    bars = ", ".join(f"{bar:.0e} in {precision}" for precision, bar in BARS.items()) + " of ours"
     head = [
         "# Training steps of this project and of PyTorch", "",
         f"{settings['cpu']}, {settings['threads']} threads of {settings['cores']} cores, torch {settings['torch']}. "

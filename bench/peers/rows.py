@@ -54,9 +54,11 @@ COMPILE_BUDGETS = {f"torch_compile_at_{percent}": percent / 100 for percent in (
 FRONTIER = ["ours_reprop", "ours_pareprop", *SHARES, "ours_stored",
             *STORED_FORMS, "torch_checkpoint", "torch_reversible", *COMPILE_BUDGETS]
 
-# Largest relative difference of a gradient from that of stored float32 PyTorch, matmul attention. In bf16
-# PyTorch's own is up to 0.1 away (biases of norms within MViT's attention); a wrong one, about 1.
-BARS = {"fp32": 1e-3, "bf16": 2.5e-1}
+# Largest relative difference of a gradient from that of stored float32 PyTorch, matmul attention. In bf16 ours
+# were 0.02 away at most, PyTorch's own up to 0.4 (the bias of a norm over all patches of 16 images: the sum of
+# gradients that were rounded); a wrong one, about 1.
+BARS = {"fp32": 1e-3, "bf16": 1e-1}
+RIVALS_BARS = {"fp32": 1e-3, "bf16": 5e-1}
 
 
 def is_ours(name):

@@ -1,6 +1,11 @@
 #include "pareprop/ops/mlp.h"
 
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/mul.h>
 #include <torch/csrc/autograd/custom_function.h>
+
+#include <algorithm>
 
 #include "pareprop/ops/consumed_tape.h"
 #include "pareprop/ops/linear.h"
@@ -19,12 +24,45 @@ using torch::autograd::variable_list;
 
 Tensor rows(const Tensor& t) { return t.reshape({-1, t.size(-1)}); }
 
-Tensor output(const Tensor& x, const Tensor& hidden, const Tensor& w2, const Tensor& b2,
-              bool output_needed) {
-  if (!output_needed) return unspecified(x, w2.size(0));
+// Rows that are worked on at a time, from the first product to the last, so that what is between
+// them stays in the cache. A product of so many is as fast as a large one.
+constexpr std::int64_t kPartRows = 512;
+
+template <typename Body>
+void by_parts(std::int64_t rows, const Body& body) {
+  for (std::int64_t first = 0; first < rows; first += kPartRows) {
+    body(first, std::min(kPartRows, rows - first));
+  }
+}
+
+// What is needed to run the network, in the type of its products.
+struct Layers {
+  Tensor w1, b1, w2, b2;  // b1 in the type of the parameters
+};
+
+// gelu(x w1^T + b1) goes to `hidden` and its slope to `slope`, where they are defined.
+Tensor run_layers(const Tensor& x, const Layers& layers, const Tensor& hidden, const Tensor& slope,
+                  bool output_needed) {
+  const Tensor in = rows(x);
   auto sizes = x.sizes().vec();
-  sizes.back() = w2.size(0);
-  return affine(hidden, w2, b2).view(sizes);
+  sizes.back() = layers.w2.size(0);
+  Tensor y = output_needed ? at::empty({in.size(0), sizes.back()}, in.options()) : Tensor();
+  Tensor some;  // of the hidden rows
+  if (!hidden.defined()) {
+    some = at::empty({std::min(kPartRows, in.size(0)), layers.w1.size(0)}, in.options());
+  }
+  by_parts(in.size(0), [&](std::int64_t first, std::int64_t count) {
+    const auto part = [&](const Tensor& t) {
+      return t.defined() ? t.narrow(0, first, count) : Tensor();
+    };
+    Tensor h = hidden.defined() ? part(hidden) : some.narrow(0, 0, count);
+    product_into(h, part(in), layers.w1.t());
+    bias_gelu_(h, layers.b1, part(slope));
+    if (!output_needed) return;
+    Tensor out = part(y);
+    affine_into(out, h, layers.w2, layers.b2);
+  });
+  return output_needed ? y.view(sizes) : unspecified(x, sizes.back());
 }
 
 enum Parameter { kW1, kB1, kW2, kB2 };
@@ -34,17 +72,19 @@ struct MlpFunction : torch::autograd::Function<MlpFunction> {
   static Tensor forward(AutogradContext* ctx, const Tensor& x, const Tensor& w1, const Tensor& b1,
                         const Tensor& w2, const Tensor& b2, bool output_needed) {
     const auto dtype = compute_dtype(x);
-    const Tensor x_used = x.to(dtype), w1_used = w1.to(dtype), w2_used = w2.to(dtype);
-    Tensor hidden = product(rows(x_used), w1_used.t(), dtype);
-    const Tensor slope = bias_gelu_(hidden, b1, true);
-    ctx->save_for_backward({x_used, w1_used, w2_used, hidden, slope});
+    const Tensor x_used = x.to(dtype);
+    const Layers layers{w1.to(dtype), b1, w2.to(dtype), b2.to(dtype)};
+    const Tensor hidden = at::empty({x.numel() / x.size(-1), w1.size(0)}, x_used.options());
+    const Tensor slope = at::empty_like(hidden);
+    Tensor y = run_layers(x_used, layers, hidden, slope, output_needed);
+    ctx->save_for_backward({x_used, layers.w1, layers.w2, hidden, slope});
     const Tensor parameters[] = {w1, b1, w2, b2};
     for (const int i : {kW1, kB1, kW2, kB2}) {
       ctx->saved_data[kNames[i]] = deferrable(parameters[i]);
     }
     ctx->saved_data["x_dtype"] = x.scalar_type();
     ctx->saved_data["weight_dtype"] = w1.scalar_type();
-    return output(x_used, hidden, w2_used, b2.to(dtype), output_needed);
+    return y;
   }
 
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
@@ -52,15 +92,28 @@ struct MlpFunction : torch::autograd::Function<MlpFunction> {
     const Tensor &x = saved[0], &w1 = saved[1], &w2 = saved[2], &hidden = saved[3];
     const auto dtype = ctx->saved_data["weight_dtype"].toScalarType();
     const Tensor dy = rows(grads[0].to(x.scalar_type()));
-    const Tensor dhidden = scaled_product(dy, w2, saved[4].detach(), tape_is_consumed());
+    const Tensor slope = saved[4].detach();
+    const Tensor dhidden = tape_is_consumed() ? slope : at::empty_like(slope);
+    const bool x_wanted = ctx->needs_input_grad(0);
+    const Tensor dx = x_wanted ? at::empty({dy.size(0), x.size(-1)}, x.options()) : Tensor();
+    {
+      const Tensor some = at::empty({std::min(kPartRows, dy.size(0)), w1.size(0)}, x.options());
+      by_parts(dy.size(0), [&](std::int64_t first, std::int64_t count) {
+        Tensor made = some.narrow(0, 0, count), dh = dhidden.narrow(0, first, count);
+        product_into(made, dy.narrow(0, first, count), w2);
+        at::mul_out(dh, made, slope.narrow(0, first, count));
+        if (!x_wanted) return;
+        Tensor out = dx.narrow(0, first, count);
+        product_into(out, dh, w1);
+      });
+    }
     auto wanted = [&](Parameter p) {
       return ctx->needs_input_grad(static_cast<std::size_t>(p) + 1);
     };
     auto remembered = [&](Parameter p) { return ctx->saved_data[kNames[p]]; };
     variable_list result(6);
-    if (ctx->needs_input_grad(0)) {
-      const auto x_dtype = ctx->saved_data["x_dtype"].toScalarType();
-      result[0] = product(dhidden, w1, x_dtype).view(x.sizes());
+    if (x_wanted) {
+      result[0] = dx.view(x.sizes()).to(ctx->saved_data["x_dtype"].toScalarType());
     }
     if (wanted(kW1)) result[1] = weight_gradient(remembered(kW1), dhidden, rows(x), dtype);
     if (wanted(kB1)) result[2] = bias_gradient(remembered(kB1), dhidden, dtype);
@@ -76,10 +129,8 @@ at::Tensor mlp(const at::Tensor& x, const at::Tensor& w1, const at::Tensor& b1,
                const at::Tensor& w2, const at::Tensor& b2, bool output_needed) {
   if (records({x, w1, b1, w2, b2})) return MlpFunction::apply(x, w1, b1, w2, b2, output_needed);
   const auto dtype = compute_dtype(x);
-  const Tensor x_used = x.to(dtype);
-  Tensor hidden = product(rows(x_used), w1.to(dtype).t(), dtype);
-  bias_gelu_(hidden, b1, false);
-  return output(x_used, hidden, w2.to(dtype), b2.to(dtype), output_needed);
+  return run_layers(x.to(dtype), {w1.to(dtype), b1, w2.to(dtype), b2.to(dtype)}, {}, {},
+                    output_needed);
 }
 
 }  // namespace pareprop

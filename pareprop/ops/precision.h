@@ -8,8 +8,8 @@
 
 namespace pareprop {
 
-// The arithmetic of branches. Streams and weights are float32 with fp32 and bf16, float64 with
-// fp64.
+// The arithmetic of branches and of what lies between stacks. Streams and weights are float32 with
+// fp32 and bf16, float64 with fp64.
 enum class Precision { fp32, bf16, fp64 };
 
 std::string_view name(Precision precision);

@@ -1,14 +1,12 @@
 #include "pareprop/ops/product.h"
 
 #include <ATen/Version.h>
+#include <ATen/ops/addmm.h>
 #include <ATen/ops/bmm.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/empty_like.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/mm.h>
-#include <ATen/ops/mul.h>
 
-#include <algorithm>
 #include <string>
 
 #include "pareprop/ops/kernels/gemm.h"
@@ -75,22 +73,25 @@ at::Tensor transposed_product(const at::Tensor& a, const at::Tensor& b, at::Scal
   return c;
 }
 
-at::Tensor scaled_product(const at::Tensor& a, const at::Tensor& b, at::Tensor factor,
-                          bool over_factor) {
-  constexpr std::int64_t kRows = 512;  // a product of so many is as fast as a large one
+void product_into(at::Tensor& out, const at::Tensor& a, const at::Tensor& b) {
   const AsGiven as_given(a);
-  const at::Tensor wide_b = wide(b);
-  const at::Tensor result = over_factor ? factor : at::empty_like(factor);
-  for (std::int64_t first = 0; first < a.size(0); first += kRows) {
-    const std::int64_t count = std::min(kRows, a.size(0) - first);
-    const at::Tensor rows = a.narrow(0, first, count);
-    at::Tensor scratch = meta_scratch(rows, b);
-    const at::Tensor part = at::mm(wide(rows), wide_b);
-    scratch.reset();
-    at::Tensor out = result.narrow(0, first, count);
-    at::mul_out(out, part.to(factor.scalar_type()), factor.narrow(0, first, count));
+  const at::Tensor scratch = meta_scratch(a, b);
+  if (widens_bf16(a)) {
+    out.copy_(at::mm(wide(a), wide(b)));
+  } else {
+    at::mm_out(out, a, b);
   }
-  return result;
+}
+
+void affine_into(at::Tensor& out, const at::Tensor& a, const at::Tensor& weight,
+                 const at::Tensor& bias) {
+  const AsGiven as_given(a);
+  const at::Tensor scratch = meta_scratch(a, weight.t());
+  if (widens_bf16(a)) {
+    out.copy_(at::addmm(wide(bias), wide(a), wide(weight).t()));
+  } else {
+    at::addmm_out(out, bias, a, weight.t());
+  }
 }
 
 at::Tensor affine(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {

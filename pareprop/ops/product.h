@@ -16,10 +16,11 @@ bool cpu_lacks_bf16();
 // a (m, k) times b (k, n), in `dtype`.
 at::Tensor product(const at::Tensor& a, const at::Tensor& b, at::ScalarType dtype);
 
-// a (m, k) times b (k, n), times `factor` (m, n) element by element, in the type of `factor`: over
-// it, or in a new tensor. Done by rows of a fixed number, so the first needs little memory more.
-at::Tensor scaled_product(const at::Tensor& a, const at::Tensor& b, at::Tensor factor,
-                          bool over_factor);
+// The same in the type of a, into `out` (m, n), whose rows may be some of a larger tensor's.
+void product_into(at::Tensor& out, const at::Tensor& a, const at::Tensor& b);
+// a (m, k) times weight^T (n, k) plus bias (n), likewise.
+void affine_into(at::Tensor& out, const at::Tensor& a, const at::Tensor& weight,
+                 const at::Tensor& bias);
 
 // x (..., in) times weight^T (out, in) plus bias (out) or undefined, in the type of x.
 at::Tensor affine(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);

@@ -12,6 +12,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <type_traits>
 
 #include "pareprop/ops/kernels/row_kernels.h"
 #include "pareprop/ops/meta_device.h"
@@ -131,22 +132,47 @@ std::tuple<Tensor, Tensor, Tensor> norm_rows_backward(const Tensor& dy, const Te
                                         rstd, weight, weight, {true, true, true});
 }
 
-Tensor bias_gelu_(Tensor& h, const Tensor& bias, bool slope_wanted) {
-  Tensor slope = slope_wanted ? at::empty_like(h) : Tensor();
+void bias_gelu_(Tensor& h, const Tensor& bias, const Tensor& slope) {
   const std::int64_t width = h.size(-1), rows = row_count(h);
   const bool done =
       with_kernels(h, bias.scalar_type(), h.scalar_type(), [&]<typename T, typename S>() {
         split_rows(h, rows, width, [&](std::int64_t begin, std::int64_t end) {
           row_kernels<T, S>().bias_gelu(
               h.mutable_data_ptr<S>() + begin * width, bias.const_data_ptr<T>(), end - begin, width,
-              slope_wanted ? slope.mutable_data_ptr<S>() + begin * width : nullptr);
+              slope.defined() ? slope.mutable_data_ptr<S>() + begin * width : nullptr);
         });
       });
-  if (done) return slope;
+  if (done) return;
   h.add_(bias);
-  if (slope_wanted) slope = at::gelu_backward(at::ones_like(h), h);
-  h = at::gelu(h);
-  return slope;
+  if (slope.defined()) slope.copy_(at::gelu_backward(at::ones_like(h), h));
+  h.copy_(at::gelu(h));
+}
+
+Tensor add_scaled(Tensor u, const Tensor& f, double factor, bool over_u) {
+  const bool fixed = u.scalar_type() == at::kInt;
+  const bool dense = u.is_contiguous() && f.is_contiguous();
+  Tensor sum;
+  const auto add = [&]<typename T, typename S>() {
+    sum = over_u ? u : at::empty_like(u);
+    split_rows(u, u.numel(), 1, [&](std::int64_t begin, std::int64_t end) {
+      const S* from = f.const_data_ptr<S>() + begin;
+      if constexpr (std::is_same_v<T, float>) {
+        if (fixed) {
+          return row_kernels<T, S>().add_rounded(u.const_data_ptr<std::int32_t>() + begin, from,
+                                                 static_cast<T>(factor), end - begin,
+                                                 sum.mutable_data_ptr<std::int32_t>() + begin);
+        }
+      }
+      row_kernels<T, S>().add_scaled(u.const_data_ptr<T>() + begin, from, static_cast<T>(factor),
+                                     end - begin, sum.mutable_data_ptr<T>() + begin);
+    });
+  };
+  const auto type = fixed ? at::kFloat : u.scalar_type();
+  if (dense && with_kernels(u, type, f.scalar_type(), add)) return sum;
+  const bool whole = !at::isFloatingType(u.scalar_type());
+  const auto wide = u.scalar_type() == at::kLong ? at::kDouble : at::kFloat;
+  const Tensor change = whole ? f.to(wide).mul(factor).round_().to(u.scalar_type()) : f.mul(factor);
+  return over_u ? u.add_(change) : u.add(change);
 }
 
 Tensor sum_rows(const Tensor& x, at::ScalarType dtype) {

@@ -22,8 +22,12 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> norm_rows_backward(const at::Tens
                                                                   const at::Tensor& mean,
                                                                   const at::Tensor& rstd);
 
-// h = gelu(h + bias) in place; with `slope_wanted` returns gelu'(h + bias). h is contiguous.
-at::Tensor bias_gelu_(at::Tensor& h, const at::Tensor& bias, bool slope_wanted);
+// h = gelu(h + bias) in place; `slope`, where defined, gets gelu'(h + bias). Both are contiguous.
+void bias_gelu_(at::Tensor& h, const at::Tensor& bias, const at::Tensor& slope);
+
+// u + factor * f, where f may have a narrower type; rounded to a whole number before it is added
+// where u has an integer type. Over u, or in a new tensor. Both have the same sizes.
+at::Tensor add_scaled(at::Tensor u, const at::Tensor& f, double factor, bool over_u);
 
 // The sum of all rows, in `dtype`.
 at::Tensor sum_rows(const at::Tensor& x, at::ScalarType dtype);

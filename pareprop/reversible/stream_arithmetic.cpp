@@ -1,14 +1,15 @@
 #include "pareprop/reversible/stream_arithmetic.h"
 
-#include <ATen/ops/add.h>
 #include <ATen/ops/aminmax.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/round.h>
-#include <ATen/ops/sub.h>
 
 #include <cmath>
 #include <stdexcept>
 #include <string>
+#include <utility>
+
+#include "pareprop/ops/row_ops.h"
 
 namespace pareprop {
 
@@ -40,13 +41,13 @@ at::Tensor StreamArithmetic::leave(const at::Tensor& u) const {
 }
 
 at::Tensor StreamArithmetic::add(at::Tensor u, const at::Tensor& f) const {
-  const at::Tensor change = exact() ? to_fixed(f) : f;
-  return sole_owner(u) ? u.add_(change) : u.add(change);
+  const bool over = sole_owner(u);
+  return add_scaled(std::move(u), f, exact() ? std::ldexp(1.0, fraction_bits_) : 1.0, over);
 }
 
 at::Tensor StreamArithmetic::subtract(at::Tensor u, const at::Tensor& f) const {
-  const at::Tensor change = exact() ? to_fixed(f) : f;
-  return sole_owner(u) ? u.sub_(change) : u.sub(change);
+  const bool over = sole_owner(u);
+  return add_scaled(std::move(u), f, exact() ? -std::ldexp(1.0, fraction_bits_) : -1.0, over);
 }
 
 std::string StreamArithmetic::range_error(const at::Tensor& u, const at::Tensor& f) const {

@@ -24,8 +24,11 @@ struct RowKernels {
   void (*bias_gelu)(S* h, const T* bias, std::int64_t rows, std::int64_t width, S* slope);
   // sums += the rows of x.
   void (*add_rows)(const S* x, std::int64_t rows, std::int64_t width, T* sums);
-  // x *= factor, element by element; count values.
-  void (*multiply)(S* x, const S* factor, std::int64_t count);
+  // sum = u + factor * f, count values; sum may be u.
+  void (*add_scaled)(const T* u, const S* f, T factor, std::int64_t count, T* sum);
+  // The same of whole numbers: factor * f is rounded, halves to even. float only.
+  void (*add_rounded)(const std::int32_t* u, const S* f, T factor, std::int64_t count,
+                      std::int32_t* sum);
   // p = softmax(s * scale + bias + mask), which may be s itself; else s is used up. bias and mask
   // (width) may be null.
   void (*softmax)(T* s, T scale, const T* bias, const T* mask, std::int64_t width, S* p);

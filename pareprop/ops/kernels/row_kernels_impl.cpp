@@ -255,8 +255,31 @@ void add_rows(const S* x, std::int64_t rows, std::int64_t width, T* sums) {
 }
 
 template <typename T, typename S>
-void multiply(S* x, const S* factor, std::int64_t count) {
-  along<T>(count, [&](auto get, auto put) { put(get(x) * get(factor), x); });
+void add_scaled(const T* u, const S* f, T factor, std::int64_t count, T* sum) {
+  const Pair<T> by(factor);
+  along<T>(count, [&](auto get, auto put) { put(multiply_add(get(f), by, get(u)), sum); });
+}
+
+template <typename T, typename S>
+void add_rounded(const std::int32_t* u, const S* f, T factor, std::int64_t count,
+                 std::int32_t* sum) {
+  if constexpr (std::is_same_v<T, float>) {
+    constexpr std::int64_t kStep = Pair<T>::kSize;
+    const Pair<T> by(factor);
+    alignas(64) std::int32_t change[kStep];
+    for (std::int64_t i = 0; i < count; i += kStep) {
+      const std::int64_t rest = std::min(kStep, count - i);
+      const Pair<T> x = rest == kStep ? load<T>(f + i) : load_part<T>(f + i, rest, T(0));
+      const Pair<T> rounded = (x * by).map([](const auto& v) { return v.round(); });
+      at::vec::convert_to_int_of_same_size(rounded.a).store(change);
+      at::vec::convert_to_int_of_same_size(rounded.b).store(change + kStep / 2);
+      for (std::int64_t j = 0; j < rest; ++j) {
+        // Unsigned, as the sum may wrap around.
+        sum[i + j] = static_cast<std::int32_t>(static_cast<std::uint32_t>(u[i + j]) +
+                                               static_cast<std::uint32_t>(change[j]));
+      }
+    }
+  }
 }
 
 inline Pair<double> exponential(const Pair<double>& x) {
@@ -304,8 +327,8 @@ void softmax_backward(const S* p, T* dp, std::int64_t width, [[maybe_unused]] S*
 
 template <typename T, typename S>
 constexpr RowKernels<T, S> table() {
-  return {&norm<T, S>,     &norm_backward<T, S>, &bias_gelu<T, S>,       &add_rows<T, S>,
-          &multiply<T, S>, &softmax<T, S>,       &softmax_backward<T, S>};
+  return {&norm<T, S>,       &norm_backward<T, S>, &bias_gelu<T, S>, &add_rows<T, S>,
+          &add_scaled<T, S>, &add_rounded<T, S>,   &softmax<T, S>,   &softmax_backward<T, S>};
 }
 
 }  // namespace
