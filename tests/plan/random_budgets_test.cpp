@@ -21,8 +21,8 @@
 namespace pareprop::plan {
 namespace {
 
-// How far above what is measured plans with overlap may be. Under AddressSanitizer one of them was
-// 6.9 % above in all of 400 steps, which is 4.9 % otherwise: its lanes do not meet there.
+// How far above what is measured plans with overlap may be. Under AddressSanitizer the lanes of one
+// of them did not meet in 400 steps of one run (6.9 % above), and nearly did in another (4.9 %).
 #ifdef __SANITIZE_ADDRESS__
 constexpr double kMostOverlapped = 1.10;
 #else
