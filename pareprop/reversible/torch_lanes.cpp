@@ -19,15 +19,28 @@ int set_mkl_threads(int count) {
   return MKL_Set_Num_Threads_Local != nullptr ? MKL_Set_Num_Threads_Local(count) : 0;
 }
 
+// Note [Threads that spin]
+// After a parallel region OpenMP's threads wait for the next one by spinning, 300,000 times unless
+// GOMP_SPINCOUNT says otherwise: some 10 ms in which those of the forward pass would keep the lanes
+// from the cores. So they are sent away; making them anew takes a tenth of a millisecond. A lane
+// sends its own away too: libgomp counts the threads of all pools, also those that sleep, and once
+// they are more than the cores, every thread sleeps after each region and has to be woken for the
+// next. A forward pass then takes 1.7 times as long.
+void send_openmp_threads_away() { omp_pause_resource_all(omp_pause_soft); }
+
 }  // namespace
 
 // Note [MKL's own count]
 // MKL follows OpenMP's count unless it was given one of its own, and at::set_num_threads gives it
 // one: to the calling thread, and to every other when that asks for the first time. Lanes would
 // then each use all cores, and overlapped backward passes take twice as long.
+//
+// Note [Torch's first look]
+// A thread's first call of at::get_num_threads or at::parallel_for gives it the count that
+// at::set_num_threads was told, and would undo what a scope has set. Who was first is remembered by
+// an inline function, so torch has one memory and this binary another: both are made to look.
 IntraOpThreads::IntraOpThreads(int count) : previous_(at::get_num_threads()) {
-  // at::get_num_threads() above also makes torch initialise this thread's count, which would
-  // otherwise happen later and undo what is set here.
+  at::internal::lazy_init_num_threads();  // Note [Torch's first look]
   omp_set_num_threads(std::max(1, count));
   previous_mkl_ = set_mkl_threads(std::max(1, count));
 }
@@ -39,20 +52,17 @@ IntraOpThreads::~IntraOpThreads() {
 TorchCpuLanes::TorchCpuLanes(int lanes, int threads_per_lane)
     : lanes_(lanes), threads_per_lane_(threads_per_lane) {}
 
-// Note [Threads that spin]
-// After a parallel region OpenMP's threads wait for the next one by spinning, 300,000 times unless
-// GOMP_SPINCOUNT says otherwise: some 10 ms in which those of the forward pass would keep the lanes
-// from the cores. So they are sent away; making them anew takes a tenth of a millisecond.
 void TorchCpuLanes::run(const TaskGraph& graph, const TaskBody& body, Observer* observer) {
   const at::ThreadLocalState state;
   const int threads = threads_per_lane_ > 0 ? threads_per_lane_
                                             : at::get_num_threads() / std::max(1, graph.lanes());
-  if (graph.lanes() > 1) omp_pause_resource_all(omp_pause_soft);  // Note [Threads that spin]
+  if (graph.lanes() > 1) send_openmp_threads_away();
   lanes_.run(graph, body, observer, [&](int lane, const std::function<void()>& tasks) {
     IntraOpThreads intra_op(threads);
     if (lane == 0) return tasks();
     at::ThreadLocalStateGuard guard(state);
     tasks();
+    send_openmp_threads_away();
   });
 }
 

@@ -47,8 +47,10 @@ TEST_F(TorchLanes, EachLaneHasItsShareAlsoAfterTorchWasToldACount) {
   for (const int lane : {0, 1}) {
     graph.add({.kind = TaskKind::gradient, .branch = lane, .lane = lane});
   }
-  TorchCpuLanes(2).run(
-      graph, [&](const Task& task) { seen[static_cast<std::size_t>(task.lane)] = counts(); });
+  TorchCpuLanes(2).run(graph, [&](const Task& task) {
+    at::parallel_for(0, 4, 1, [](std::int64_t, std::int64_t) {});  // torch looks at its count here
+    seen[static_cast<std::size_t>(task.lane)] = counts();
+  });
   EXPECT_EQ(seen[0], (Counts{2, 2}));
   EXPECT_EQ(seen[1], (Counts{2, 2}));
   EXPECT_EQ(counts(), (Counts{4, 4}));
@@ -77,6 +79,29 @@ TEST_F(TorchLanes, ThreadsOfTheForwardPassAreGoneWhileLanesRun) {
     }
   });
   EXPECT_TRUE(gone);
+}
+
+// OpenMP lets threads sleep after every region while there are more of them than cores, also of
+// pools that nobody uses.
+TEST_F(TorchLanes, ThreadsOfALaneAreGoneWhenItEnds) {
+  TaskGraph graph;
+  for (const int lane : {0, 1}) {
+    graph.add({.kind = TaskKind::gradient, .branch = lane, .lane = lane});
+  }
+  TorchCpuLanes lanes(2);
+  const std::ptrdiff_t before = threads_of_the_process();
+  std::ptrdiff_t meanwhile = 0;
+  lanes.run(graph, [&](const Task& task) {
+    if (task.lane == 0) return;
+    at::parallel_for(0, 4, 1, [](std::int64_t, std::int64_t) {});
+    meanwhile = threads_of_the_process();
+  });
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (threads_of_the_process() > before && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::yield();
+  }
+  EXPECT_GT(meanwhile, before);
+  EXPECT_LE(threads_of_the_process(), before);
 }
 
 TEST_F(TorchLanes, AScopeEndsWithWhatWasBefore) {
