@@ -7,7 +7,8 @@ namespace pareprop {
 
 // Which lane a task goes to when recovery and gradient overlap.
 enum class LaneAssignment {
-  by_kind,   // lane 0 gradients, lane 1 recovery: CPU threads
+  by_kind,   // lane 0 gradients, lane 1 recovery, by name only: CPU threads, where whichever lane is
+             // free takes the next task that is ready (Task::movable)
   by_block,  // blocks alternate between lanes 0 and 1, both kinds together: accelerator streams,
              // where autograd runs a gradient on the stream that recorded its tape
 };
@@ -22,7 +23,7 @@ struct ScheduleOptions {
   // most this many branches above it may be without theirs. 0: computed with the gradient. Used
   // with overlap only.
   int deferred = 0;
-  // 2, or 3: the third lane takes the deferred weight gradients (by_kind only).
+  // 2 or 3 (by_kind only).
   int lanes = 2;
   LaneAssignment assignment = LaneAssignment::by_kind;
 };

@@ -28,7 +28,7 @@ struct Task {
   int lane = 0;                 // tasks of one lane run in the order they were added
   std::vector<int> needs = {};  // tasks that must have ended before; always added earlier
   int stack = 0;  // 0: the stack being differentiated; 1: the next one below (look-ahead)
-  // On CPU lanes: whichever lane has nothing else to do runs it, in no order with that lane's own.
+  // On CPU lanes: the first lane that is free runs it, in no order with that lane's own.
   bool movable = false;
 
   int block() const { return branch / 2; }

@@ -29,6 +29,17 @@ int TaskGraph::find(TaskKind kind, int branch, int stack) const {
   return found == tasks_.end() ? -1 : static_cast<int>(found - tasks_.begin());
 }
 
+std::vector<int> TaskGraph::movable() const {
+  std::vector<int> ids;
+  for (int id = 0; id < size(); ++id) {
+    if (tasks_[static_cast<std::size_t>(id)].movable) ids.push_back(id);
+  }
+  std::stable_sort(ids.begin(), ids.end(), [this](int a, int b) {
+    return tasks_[static_cast<std::size_t>(a)].kind < tasks_[static_cast<std::size_t>(b)].kind;
+  });
+  return ids;
+}
+
 std::vector<bool> TaskGraph::ancestors(int id) const {
   std::vector<bool> before(tasks_.size(), false);
   std::vector<bool> reached(tasks_.size(), false);

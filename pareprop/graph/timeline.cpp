@@ -60,11 +60,12 @@ class Simulation {
   Simulation(const TaskGraph& graph, std::vector<double> seconds)
       : graph_(graph),
         seconds_(std::move(seconds)),
-        lanes_(static_cast<std::size_t>(graph.lanes())) {
+        lanes_(static_cast<std::size_t>(graph.lanes())),
+        movable_(graph.movable()) {
     timeline_.spans.resize(seconds_.size(), {.task = kNotBegun});
     for (int id = 0; id < graph.size(); ++id) {
       const Task& task = graph[id];
-      (task.movable ? movable_ : lanes_[static_cast<std::size_t>(task.lane)].own).push_back(id);
+      if (!task.movable) lanes_[static_cast<std::size_t>(task.lane)].own.push_back(id);
     }
   }
 
@@ -133,7 +134,7 @@ class Simulation {
   const TaskGraph& graph_;
   const std::vector<double> seconds_;
   std::vector<Lane> lanes_;
-  std::deque<int> movable_;
+  std::vector<int> movable_;
   double now_ = 0.0;
   Timeline timeline_;
 };

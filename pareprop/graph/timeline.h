@@ -33,7 +33,8 @@ struct Timeline {
 using TaskCosts = std::function<double(const Task&)>;
 
 // Every task begins as soon as the tasks it needs and its lane's earlier ones have ended; a movable
-// one on the first lane that has nothing else to do. Spans are in the order of the graph. Throws std::invalid_argument when a cost is negative or not finite.
+// one on the first lane that has nothing else to do. Spans are in the order of the graph. Throws
+// std::invalid_argument when a cost is negative or not finite.
 Timeline simulate(const TaskGraph& graph, const TaskCosts& costs);
 
 // Seconds in which a recover and a gradient (of either kind) ran at the same time.

@@ -26,14 +26,11 @@ struct Run {
         around(around_),
         scope(scope_),
         ended(static_cast<std::size_t>(graph_.size()), false),
-        tasks_of(static_cast<std::size_t>(graph_.lanes())) {
+        tasks_of(static_cast<std::size_t>(graph_.lanes())),
+        movable(graph_.movable()) {
     for (int id = 0; id < graph.size(); ++id) {
       const Task& task = graph[id];
-      if (task.movable) {
-        movable.push_back(id);
-      } else {
-        tasks_of[static_cast<std::size_t>(task.lane)].push_back(id);
-      }
+      if (!task.movable) tasks_of[static_cast<std::size_t>(task.lane)].push_back(id);
     }
   }
 

@@ -34,7 +34,7 @@ struct StackOptions {
   // Branches that recovery may be ahead of the gradient (2 is one block), with overlap.
   int lookahead = 2;
   // Branches whose weight gradients may be outstanding, with overlap; 0: never deferred.
-  int deferred = 1;
+  int deferred = 2;
   // CPU lanes with overlap: 2, or 3 where weight gradients get their own.
   int lanes = 2;
   // Keep the tapes of the topmost branches from the forward pass, as many as the backward pass has
