@@ -7,8 +7,8 @@ namespace pareprop {
 
 // Which lane a task goes to when recovery and gradient overlap.
 enum class LaneAssignment {
-  by_kind,   // lane 0 gradients, lane 1 recovery, by name only: CPU threads, where whichever lane is
-             // free takes the next task that is ready (Task::movable)
+  by_kind,  // lane 0 gradients, lane 1 recovery, by name only: CPU threads, where whichever lane is
+            // free takes the next task that is ready (Task::movable)
   by_block,  // blocks alternate between lanes 0 and 1, both kinds together: accelerator streams,
              // where autograd runs a gradient on the stream that recorded its tape
 };

@@ -23,8 +23,8 @@ class TaskGraph {
   // The id of a task, or -1 when the graph has none such.
   int find(TaskKind kind, int branch, int stack = 0) const;
 
-  // The movable tasks, in the order in which a lane that is free looks for one: the recovery that all
-  // others wait for comes first, weight gradients, for which hardly any waits, last.
+  // The movable tasks, in the order in which a lane that is free looks for one: the recovery that
+  // all others wait for comes first, weight gradients, for which hardly any waits, last.
   std::vector<int> movable() const;
 
   // What `id` must wait for, directly or not, its lane's earlier tasks included. One flag a task.

@@ -5,6 +5,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "pareprop/ops/pooled_norm.h"
+
 namespace pareprop::models {
 namespace {
 
@@ -52,7 +54,7 @@ at::Tensor RevViT::forward(const Batch& batch, const ForwardOptions& options) {
   const CallOptions call{.extras = {}, .pass = pass_for(options)};
   const auto [y1, y2] =
       options.reference ? stack_->reference(x, x, call) : stack_->forward(x, x, call);
-  return head_->forward(norm_->forward(at::cat({y1, y2}, -1)).mean(1));
+  return head_->forward(pooled_norm(y1, y2, norm_->weight, norm_->bias, config_.eps));
 }
 
 PlainViT::PlainViT(const ViTConfig& config, const WeightOptions& weights)

@@ -32,8 +32,9 @@ struct StackNode : torch::autograd::Node {
     if (!grads[0].defined() && !grads[1].defined()) {
       return torch::autograd::variable_list(num_outputs());
     }
-    const at::Tensor any = grads[0].defined() ? grads[0] : grads[1];
-    const auto executor = stack->executor(any.device(), call->overlap());
+    // Not a tensor: whoever holds a gradient keeps the call from writing over it.
+    const c10::Device device = (grads[0].defined() ? grads[0] : grads[1]).device();
+    const auto executor = stack->executor(device, call->overlap());
     const auto begin = std::chrono::steady_clock::now();
     auto result = call->backward(std::move(grads[0]), std::move(grads[1]),
                                  torch::autograd::get_current_graph_task_keep_graph(), *executor);

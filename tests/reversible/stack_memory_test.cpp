@@ -1,6 +1,10 @@
 // What is alive at once, by the meter.
 
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <set>
 
 #include "pareprop/memory/caching_allocator.h"
 #include "pareprop/reversible/stack.h"
@@ -130,6 +134,32 @@ TEST_F(StackMemory, PoliciesKeepWhatTheySay) {
   EXPECT_NEAR(double(kept(Policy::checkpoint) - reverse), 14.0 * double(stream),
               1.1 * double(stream));
   EXPECT_GT(kept(Policy::store), 8 * 10 * stream);
+}
+
+// Gives its input on, and a gradient that nobody else holds.
+struct FreshGradient : torch::autograd::Function<FreshGradient> {
+  static at::Tensor forward(torch::autograd::AutogradContext*, const at::Tensor& x) {
+    return x.clone();
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext*,
+                                                 const torch::autograd::variable_list& grads) {
+    at::Tensor fresh = grads[0].clone();
+    made.insert(fresh.data_ptr());
+    return {fresh};
+  }
+  static inline std::set<const void*> made;
+};
+
+TEST_F(StackMemory, GradientsOfTheOutputsAreWrittenOver) {
+  Stack stack(test_blocks(3, kShape), {.mode = Mode::reprop});
+  const at::Tensor x1 = large_input(), x2 = large_input();
+  const auto [y1, y2] = stack->forward(x1, x2);
+  FreshGradient::made.clear();
+  const at::Tensor loss = FreshGradient::apply(y1).mul(FreshGradient::apply(y2)).sum();
+  const auto found = torch::autograd::grad({loss}, {x1, x2});
+  ASSERT_EQ(FreshGradient::made.size(), 2u);
+  const std::set<const void*> used{found[0].data_ptr(), found[1].data_ptr()};
+  EXPECT_EQ(used, FreshGradient::made);
 }
 
 TEST_F(StackMemory, GradientsAreTaggedAsSuch) {
