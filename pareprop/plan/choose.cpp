@@ -170,15 +170,23 @@ Choice evaluate(const Profile& profile, bool overlap, std::vector<std::vector<Po
   return choice;
 }
 
+std::optional<Choice> choose(const Profile& profile, std::int64_t budget, bool overlap) {
+  return Search(profile, overlap, budget).run();
+}
+
 std::optional<Choice> choose(const Profile& profile, std::int64_t budget) {
-  const std::optional<Choice> serial = Search(profile, false, budget).run();
-  const std::optional<Choice> overlapped = Search(profile, true, budget).run();
+  const std::optional<Choice> serial = choose(profile, budget, false);
+  const std::optional<Choice> overlapped = choose(profile, budget, true);
   if (!serial) return overlapped;
   return overlapped && overlapped->seconds < serial->seconds ? overlapped : serial;
 }
 
+std::int64_t smallest_budget(const Profile& profile, bool overlap) {
+  return least_peak(profile, overlap);
+}
+
 std::int64_t smallest_budget(const Profile& profile) {
-  return std::min(least_peak(profile, false), least_peak(profile, true));
+  return std::min(smallest_budget(profile, false), smallest_budget(profile, true));
 }
 
 }  // namespace pareprop::plan

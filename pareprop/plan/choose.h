@@ -22,8 +22,11 @@ Choice evaluate(const Profile& profile, bool overlap, std::vector<std::vector<Po
 // The fastest choice whose peak is at most `budget`; none when even the leanest is above. Of
 // equally fast ones, one that keeps least. Exact: no other choice is faster by the profile.
 std::optional<Choice> choose(const Profile& profile, std::int64_t budget);
+// The same among those that overlap, or that do not.
+std::optional<Choice> choose(const Profile& profile, std::int64_t budget, bool overlap);
 
 // The least budget for which choose() finds something.
 std::int64_t smallest_budget(const Profile& profile);
+std::int64_t smallest_budget(const Profile& profile, bool overlap);
 
 }  // namespace pareprop::plan

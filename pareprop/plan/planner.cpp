@@ -88,31 +88,48 @@ Plan Planner::plan_step(std::int64_t budget) {
       best.predicted = usage;
     }
   }
-  for (const Variant& variant : variants_) improve(best, variant, budget);
+  for (const Variant& variant : variants_) {
+    improve(best, variant, false, budget);
+    if (overlap_pays(variant)) improve(best, variant, true, budget);
+  }
   return best;
+}
+
+bool Planner::overlap_pays(const Variant& variant) const {
+  const auto reversed = all(Mode::reprop).policies;
+  return evaluate(variant.profile, true, reversed).seconds <
+         evaluate(variant.profile, false, reversed).seconds;
 }
 
 // The profile says which choice is the fastest under a budget, a dry step what that choice really
 // takes. Where they differ, the search gets another budget: first moved by the difference, then
-// halfway between one whose choice fits and one whose choice does not.
-void Planner::improve(Plan& best, const Variant& variant, std::int64_t budget) {
+// halfway between one whose choice fits and one whose choice does not. With overlap or without is
+// searched apart: they differ from the profile by other amounts.
+void Planner::improve(Plan& best, const Variant& variant, bool overlap, std::int64_t budget) {
   constexpr int kRounds = 16;
-  const std::int64_t least = smallest_budget(variant.profile), close = budget / 1024 + 1;
+  const std::int64_t least = smallest_budget(variant.profile, overlap), close = budget / 1024 + 1;
   std::int64_t target = std::max(budget, least);
   std::optional<std::int64_t> fitting, above;
-  for (int round = 0; round < kRounds; ++round) {
-    const auto choice = choose(variant.profile, target);
-    if (!choice) return;
-    const StepPlan step = step_plan(*choice, variant.recompute_between);
+  // Returns what is left of the budget.
+  const auto consider = [&](const Choice& choice) {
+    const StepPlan step = step_plan(choice, variant.recompute_between);
     const Prediction usage = dry_.run(step);
     const std::int64_t spare = budget - usage.at_most;
-    if (spare >= 0 && std::pair(choice->seconds, usage.at_most) <
+    if (spare >= 0 && std::pair(choice.seconds, usage.at_most) <
                           std::pair(best.seconds, best.predicted.at_most)) {
       best.step = step;
       best.predicted = usage;
-      best.seconds = choice->seconds;
+      best.seconds = choice.seconds;
     }
-    if (spare >= 0 && step.mode == Mode::stored) return;
+    return spare;
+  };
+  // Where the profile thinks too much of what it takes, no budget of the search would find it.
+  if (overlap) consider(evaluate(variant.profile, true, all(Mode::pareprop).policies));
+  for (int round = 0; round < kRounds; ++round) {
+    const auto choice = choose(variant.profile, target, overlap);
+    if (!choice) return;
+    const std::int64_t spare = consider(*choice);
+    if (spare >= 0 && best.step.mode == Mode::stored) return;
     (spare >= 0 ? fitting : above) = target;
     if (fitting && above) {
       if (*above - *fitting <= close) return;

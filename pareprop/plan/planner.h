@@ -57,7 +57,8 @@ class Planner {
     Profile profile;
   };
   const Profile& profile_of(const StepPlan& step) const;
-  void improve(Plan& best, const Variant& variant, std::int64_t budget);
+  bool overlap_pays(const Variant& variant) const;
+  void improve(Plan& best, const Variant& variant, bool overlap, std::int64_t budget);
 
   DryStep dry_;
   std::vector<Variant> variants_;  // none of a plain network

@@ -42,8 +42,8 @@ Timeline milliseconds(const TaskGraph& graph) {
 TEST(LanePicture, DrawsOneBlock) {
   const TaskGraph graph = pictured_graph(1, {.overlap = true});
   EXPECT_EQ(lane_picture(graph, milliseconds(graph), 48),
-            "lane 0         |B G0===========|B F0===========|\n"
-            "lane 1 |R G0...|R F0...|\n"
+            "lane 0 |R G0...|R F0...|       |B F0===========|\n"
+            "lane 1         |B G0===========|\n"
             "       +---------------+---------------+--------\n"
             "ms     0               2               4\n"
             "R.. recover   B== gradient\n"
@@ -54,8 +54,8 @@ TEST(LanePicture, DrawsOneBlock) {
 TEST(LanePicture, WithoutRoomATaskIsItsLetter) {
   const TaskGraph graph = pictured_graph(8, {.overlap = true});
   const auto picture = lines(lane_picture(graph, milliseconds(graph), 41));
-  EXPECT_EQ(picture[0], "lane 0  B=B=B=B=B=B=B=B=B=B=B=B=B=B=B=B=");
-  EXPECT_EQ(picture[1].substr(0, 11), "lane 1 RRRR");
+  EXPECT_EQ(picture[0], "lane 0 RRRR R R R R R R R R R R R R B=B=");
+  EXPECT_EQ(picture[1].substr(0, 13), "lane 1  B=B=B");
   EXPECT_EQ(picture[1].find('|'), std::string::npos);
 }
 

@@ -33,6 +33,17 @@ TEST(TaskGraph, AddsFindsAndCountsLanes) {
   EXPECT_EQ(graph.find(TaskKind::gradient, 2), -1);
 }
 
+TEST(TaskGraph, MovableTasksAreOrderedByKindThenByAge) {
+  TaskGraph graph;
+  graph.add({.kind = TaskKind::weight_gradient, .movable = true});
+  graph.add({.kind = TaskKind::gradient, .movable = true});
+  graph.add({.kind = TaskKind::recover});
+  graph.add({.kind = TaskKind::recover, .movable = true});
+  graph.add({.kind = TaskKind::gradient, .movable = true});
+  graph.add({.kind = TaskKind::recover, .movable = true});
+  EXPECT_EQ(graph.movable(), (std::vector<int>{3, 5, 1, 4, 0}));
+}
+
 TEST(TaskGraph, RefusesWhatWouldNotRun) {
   TaskGraph graph;
   graph.add(task(TaskKind::recover, 0, 0, {}));

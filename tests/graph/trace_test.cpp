@@ -65,9 +65,8 @@ TEST(Trace, RowsAreNamedHoldOneKindOfOneLaneAndDoNotOverlap) {
     EXPECT_GE(ts, row_end[tid] - 1e-6);  // a thousandth of the unit they are written in
     row_end[tid] = ts + event.at("dur").get<double>();
   }
-  // Two lanes: gradients and some dW on 0, recovery and the other dW on 1.
-  ASSERT_EQ(contents.size(), 4U);
-  ASSERT_EQ(names.size(), 4U);
+  ASSERT_EQ(contents.size(), 6U);  // three kinds on two lanes
+  ASSERT_EQ(names.size(), 6U);
   for (const auto& [tid, content] : contents) {
     EXPECT_EQ(content, (std::set<std::string>{names.at(tid)}));
   }

@@ -67,14 +67,14 @@ TEST(Planner, RecomputesStageBoundariesOnlyWhereBytesAreShort) {
 }
 
 TEST(Planner, MeasuredTimesDecideWhetherLanesOverlap) {
-  Planner slow(maker("vit_cifar", {.depths = {4}}), {.batch = 4}), fast = slow;
+  Planner slow(maker("vit_cifar", {.depths = {8}}), {.batch = 4}), fast = slow;
   slow.use(StepTimes{.stacks = {{1.0, 2.0, 3.5}}, .rest = 4.0});
   fast.use(StepTimes{.stacks = {{1.0, 2.0, 2.0625}}, .rest = 4.0});
   const std::int64_t budget = peak(slow, Mode::pareprop);
   EXPECT_NE(slow.plan_step(budget).step.mode, Mode::pareprop);
-  EXPECT_EQ(slow.seconds(slow.all(Mode::reprop)), 4.0 + 4 * 3.0);
-  EXPECT_EQ(fast.seconds(fast.all(Mode::pareprop)), 4.0 + 4 * 2.0625);
-  EXPECT_EQ(fast.seconds(fast.all(Mode::stored)), 4.0 + 4 * 2.0);
+  EXPECT_EQ(slow.seconds(slow.all(Mode::reprop)), 4.0 + 8 * 3.0);
+  EXPECT_EQ(fast.seconds(fast.all(Mode::pareprop)), 4.0 + 8 * 2.0625);
+  EXPECT_EQ(fast.seconds(fast.all(Mode::stored)), 4.0 + 8 * 2.0);
   EXPECT_EQ(fast.plan_step(budget).step.mode, Mode::pareprop);
 }
 
