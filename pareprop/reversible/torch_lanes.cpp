@@ -5,6 +5,9 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <exception>
+#include <functional>
+#include <latch>
 
 #include "pareprop/lanes/stream_lanes.h"
 
@@ -22,11 +25,33 @@ int set_mkl_threads(int count) {
 // Note [Threads that spin]
 // After a parallel region OpenMP's threads wait for the next one by spinning, 300,000 times unless
 // GOMP_SPINCOUNT says otherwise: some 10 ms in which those of the forward pass would keep the lanes
-// from the cores. So they are sent away; making them anew takes a tenth of a millisecond. A lane
-// sends its own away too: libgomp counts the threads of all pools, also those that sleep, and once
-// they are more than the cores, every thread sleeps after each region and has to be woken for the
-// next. A forward pass then takes 1.7 times as long.
-void send_openmp_threads_away() { omp_pause_resource_all(omp_pause_soft); }
+// from the cores. So while lanes run they sleep in a region of their own. Inside of it the caller's
+// own regions have one thread, so where lanes have more, the threads are sent away instead. That
+// takes a tenth of a millisecond, and what torch has compiled for each thread is lost: brgemm's
+// kernels of all shapes, 5 % of a forward pass of mvit_tiny.
+void while_threads_sleep(const std::function<void()>& body) {
+  std::exception_ptr error;
+  std::latch done(1);
+#pragma omp parallel
+  {
+    if (omp_get_thread_num() == 0) {
+      try {
+        body();
+      } catch (...) {
+        error = std::current_exception();
+      }
+      done.count_down();
+    } else {
+      done.wait();
+    }
+  }
+  if (error) std::rethrow_exception(error);
+}
+
+// A lane sends its own away too: libgomp counts the threads of all pools, also those that sleep,
+// and once they are more than the cores, every thread sleeps after each region and has to be woken
+// for the next. A forward pass then takes 1.7 times as long.
+void send_threads_away() { omp_pause_resource_all(omp_pause_soft); }
 
 }  // namespace
 
@@ -56,14 +81,19 @@ void TorchCpuLanes::run(const TaskGraph& graph, const TaskBody& body, Observer* 
   const at::ThreadLocalState state;
   const int threads = threads_per_lane_ > 0 ? threads_per_lane_
                                             : at::get_num_threads() / std::max(1, graph.lanes());
-  if (graph.lanes() > 1) send_openmp_threads_away();
-  lanes_.run(graph, body, observer, [&](int lane, const std::function<void()>& tasks) {
-    IntraOpThreads intra_op(threads);
-    if (lane == 0) return tasks();
-    at::ThreadLocalStateGuard guard(state);
-    tasks();
-    send_openmp_threads_away();
-  });
+  const auto run_lanes = [&] {
+    lanes_.run(graph, body, observer, [&](int lane, const std::function<void()>& tasks) {
+      IntraOpThreads intra_op(threads);
+      if (lane == 0) return tasks();
+      at::ThreadLocalStateGuard guard(state);
+      tasks();
+      if (threads > 1) send_threads_away();
+    });
+  };
+  if (graph.lanes() == 1) return run_lanes();
+  if (threads <= 1) return while_threads_sleep(run_lanes);
+  send_threads_away();
+  run_lanes();
 }
 
 std::shared_ptr<Executor> make_executor(c10::Device device, int lanes) {

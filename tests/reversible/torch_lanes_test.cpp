@@ -3,11 +3,15 @@
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 #include <omp.h>
+#include <unistd.h>
 
 #include <array>
 #include <chrono>
 #include <filesystem>
 #include <iterator>
+#include <mutex>
+#include <set>
+#include <stdexcept>
 #include <thread>
 
 extern "C" __attribute__((weak)) int MKL_Get_Max_Threads();
@@ -81,6 +85,42 @@ TEST_F(TorchLanes, ThreadsOfTheForwardPassAreGoneWhileLanesRun) {
   EXPECT_TRUE(gone);
 }
 
+std::set<pid_t> threads_of_a_region() {
+  std::set<pid_t> ids;
+  std::mutex mutex;
+#pragma omp parallel
+  {
+    const std::lock_guard lock(mutex);
+    ids.insert(gettid());
+  }
+  return ids;
+}
+
+// What is compiled or cached for a thread is still there.
+TEST_F(TorchLanes, ThreadsOfTheForwardPassOutliveLanesOfOneThread) {
+  at::set_num_threads(2);
+  const auto before = threads_of_a_region();
+  ASSERT_EQ(before.size(), 2u);
+  TaskGraph graph;
+  for (const int lane : {0, 1}) {
+    graph.add({.kind = TaskKind::gradient, .branch = lane, .lane = lane});
+  }
+  TorchCpuLanes lanes(2);
+  std::array<Counts, 2> seen;
+  lanes.run(graph, [&](const Task& task) { seen[static_cast<std::size_t>(task.lane)] = counts(); });
+  EXPECT_EQ(seen[0], (Counts{1, 1}));
+  EXPECT_EQ(seen[1], (Counts{1, 1}));
+  for (const int failing : {0, 1}) {
+    EXPECT_THROW(lanes.run(graph,
+                           [&](const Task& task) {
+                             if (task.lane == failing) throw std::runtime_error("on purpose");
+                           }),
+                 std::runtime_error);
+  }
+  EXPECT_EQ(threads_of_a_region(), before);
+  EXPECT_EQ(counts(), (Counts{2, 2}));
+}
+
 // OpenMP lets threads sleep after every region while there are more of them than cores, also of
 // pools that nobody uses.
 TEST_F(TorchLanes, ThreadsOfALaneAreGoneWhenItEnds) {
@@ -89,19 +129,19 @@ TEST_F(TorchLanes, ThreadsOfALaneAreGoneWhenItEnds) {
     graph.add({.kind = TaskKind::gradient, .branch = lane, .lane = lane});
   }
   TorchCpuLanes lanes(2);
-  const std::ptrdiff_t before = threads_of_the_process();
-  std::ptrdiff_t meanwhile = 0;
+  std::set<pid_t> ids;
   lanes.run(graph, [&](const Task& task) {
     if (task.lane == 0) return;
-    at::parallel_for(0, 4, 1, [](std::int64_t, std::int64_t) {});
-    meanwhile = threads_of_the_process();
+    ids = threads_of_a_region();
+    ids.erase(gettid());
   });
+  ASSERT_EQ(ids.size(), 1u);
+  const auto gone = [&] {
+    return !std::filesystem::exists("/proc/self/task/" + std::to_string(*ids.begin()));
+  };
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while (threads_of_the_process() > before && std::chrono::steady_clock::now() < deadline) {
-    std::this_thread::yield();
-  }
-  EXPECT_GT(meanwhile, before);
-  EXPECT_LE(threads_of_the_process(), before);
+  while (!gone() && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+  EXPECT_TRUE(gone());
 }
 
 TEST_F(TorchLanes, AScopeEndsWithWhatWasBefore) {
