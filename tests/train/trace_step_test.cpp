@@ -100,10 +100,7 @@ TEST_F(TraceStep, MemoryIsSampledFromBeginningToEnd) {
 std::set<int> lanes_of_tasks(const StepTrace& trace) {
   std::set<int> lanes;
   for (const StepSpan& span : trace.spans) {
-    if (span.kind == StepKind::recover || span.kind == StepKind::gradient ||
-        span.kind == StepKind::weight_gradient) {
-      lanes.insert(span.lane);
-    }
+    if (is_task(span.kind)) lanes.insert(span.lane);
   }
   return lanes;
 }
