@@ -162,6 +162,21 @@ TEST_F(StackMemory, GradientsOfTheOutputsAreWrittenOver) {
   EXPECT_EQ(used, FreshGradient::made);
 }
 
+TEST_F(StackMemory, NothingIsLeftOverOf300Steps) {
+  const at::Tensor x = random_tensor({2, 8, 64}, at::kFloat, 7);
+  for (Mode mode : {Mode::stored, Mode::checkpoint, Mode::reprop, Mode::pareprop}) {
+    Stack stack(test_blocks(2, kShape), {.mode = mode});
+    std::int64_t live = 0;
+    for (int i = 0; i < 300; ++i) {
+      const auto [y1, y2] = stack->forward(x, x);
+      y1.mul(y2).sum().backward();
+      for (at::Tensor& weight : stack->parameters()) weight.mutable_grad().reset();
+      if (i == 2) live = memory::usage().total_live;
+    }
+    EXPECT_EQ(memory::usage().total_live, live) << name(mode);
+  }
+}
+
 TEST_F(StackMemory, GradientsAreTaggedAsSuch) {
   Stack stack(test_blocks(3, kShape), {.mode = Mode::pareprop});
   const at::Tensor x = large_input();
