@@ -167,10 +167,13 @@ TEST_F(StackMemory, NothingIsLeftOverOf300Steps) {
   for (Mode mode : {Mode::stored, Mode::checkpoint, Mode::reprop, Mode::pareprop}) {
     Stack stack(test_blocks(2, kShape), {.mode = mode});
     std::int64_t live = 0;
-    for (int i = 0; i < 300; ++i) {
+    const auto step = [&] {
       const auto [y1, y2] = stack->forward(x, x);
       y1.mul(y2).sum().backward();
       for (at::Tensor& weight : stack->parameters()) weight.mutable_grad().reset();
+    };
+    for (int i = 0; i < 300; ++i) {
+      step();
       if (i == 2) live = memory::usage().total_live;
     }
     EXPECT_EQ(memory::usage().total_live, live) << name(mode);
