@@ -36,6 +36,14 @@ void PrintTo(const Counts& counts, std::ostream* out) {
   *out << counts.openmp << " OpenMP, " << counts.mkl << " MKL";
 }
 
+TaskGraph a_task_on_each_lane() {
+  TaskGraph graph;
+  for (const int lane : {0, 1}) {
+    graph.add({.kind = TaskKind::gradient, .branch = lane, .lane = lane});
+  }
+  return graph;
+}
+
 // at::set_num_threads cannot be undone in a process: for the other tests it stays at what it was.
 class TorchLanes : public ::testing::Test {
  protected:
@@ -46,11 +54,8 @@ class TorchLanes : public ::testing::Test {
 };
 
 TEST_F(TorchLanes, EachLaneHasItsShareAlsoAfterTorchWasToldACount) {
-  TaskGraph graph;
+  const TaskGraph graph = a_task_on_each_lane();
   std::array<Counts, 2> seen;
-  for (const int lane : {0, 1}) {
-    graph.add({.kind = TaskKind::gradient, .branch = lane, .lane = lane});
-  }
   TorchCpuLanes(2).run(graph, [&](const Task& task) {
     at::parallel_for(0, 4, 1, [](std::int64_t, std::int64_t) {});  // torch looks at its count here
     seen[static_cast<std::size_t>(task.lane)] = counts();
@@ -69,10 +74,7 @@ TEST_F(TorchLanes, ThreadsOfTheForwardPassAreGoneWhileLanesRun) {
   at::parallel_for(0, 4, 1, [](std::int64_t, std::int64_t) {});
   const std::ptrdiff_t before = threads_of_the_process();
   ASSERT_GE(before, 4);
-  TaskGraph graph;
-  for (const int lane : {0, 1}) {
-    graph.add({.kind = TaskKind::gradient, .branch = lane, .lane = lane});
-  }
+  const TaskGraph graph = a_task_on_each_lane();
   bool gone = false;
   TorchCpuLanes(2).run(graph, [&](const Task& task) {
     if (task.lane != 0) return;
@@ -101,10 +103,7 @@ TEST_F(TorchLanes, ThreadsOfTheForwardPassOutliveLanesOfOneThread) {
   at::set_num_threads(2);
   const auto before = threads_of_a_region();
   ASSERT_EQ(before.size(), 2u);
-  TaskGraph graph;
-  for (const int lane : {0, 1}) {
-    graph.add({.kind = TaskKind::gradient, .branch = lane, .lane = lane});
-  }
+  const TaskGraph graph = a_task_on_each_lane();
   TorchCpuLanes lanes(2);
   std::array<Counts, 2> seen;
   lanes.run(graph, [&](const Task& task) { seen[static_cast<std::size_t>(task.lane)] = counts(); });
@@ -124,10 +123,7 @@ TEST_F(TorchLanes, ThreadsOfTheForwardPassOutliveLanesOfOneThread) {
 // OpenMP lets threads sleep after every region while there are more of them than cores, also of
 // pools that nobody uses.
 TEST_F(TorchLanes, ThreadsOfALaneAreGoneWhenItEnds) {
-  TaskGraph graph;
-  for (const int lane : {0, 1}) {
-    graph.add({.kind = TaskKind::gradient, .branch = lane, .lane = lane});
-  }
+  const TaskGraph graph = a_task_on_each_lane();
   TorchCpuLanes lanes(2);
   std::set<pid_t> ids;
   lanes.run(graph, [&](const Task& task) {
