@@ -53,7 +53,6 @@ class Race:
         return self.job(name, attention=attention, **more)
 
     def run(self):
-        self.begin = time.monotonic()
         with ExitStack() as self.stack:
             model = self.make_files()
             attention = self.enter_all()
@@ -169,8 +168,9 @@ class Race:
     def take_turns(self):
         names = list(self.racers)
         steps = max(self.options.steps, math.ceil(1e3 * self.options.turn_seconds / self.estimate(names[0])))
+        begin = time.monotonic()
         for turn in range(self.options.rounds):
-            if turn and time.monotonic() - self.begin > self.options.row_seconds:
+            if turn and time.monotonic() - begin > self.options.row_seconds:
                 say(f"{self.row.label} {self.precision}: no time for more rounds")
                 break
             shift = turn % len(names)

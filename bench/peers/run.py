@@ -35,7 +35,7 @@ def parse():
     add("--rounds", type=int, default=5, help="turns of each contestant")
     add("--steps", type=int, default=2, help="timed steps of a turn, at least")
     add("--turn-seconds", type=float, default=1.0, help="small rows take more steps, for so long a turn")
-    add("--row-seconds", type=float, default=math.inf, help="a row begins no other round after so long")
+    add("--row-seconds", type=float, default=math.inf, help="a row begins no other round after so long of turns")
     add("--warm", type=int, default=2, help="steps before the first turn")
     add("--gemm-seconds", type=float, default=5.0, help="for the machine's GEMM peak of a row; 0: none")
     add("--gemm-side", type=int, default=2048)
