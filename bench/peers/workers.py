@@ -15,10 +15,11 @@ class WorkerError(RuntimeError):
 
 
 def environment(threads, folder):
-    """The same for all: threads of OpenMP that wait must not spin while another one has its turn."""
+    """The same for all: threads of OpenMP that wait must not spin while another one has its turn. What inductor
+    has compiled is forgotten, unless the caller names a place for it."""
     return {
-        "GOMP_SPINCOUNT": "2000", **os.environ, "OMP_NUM_THREADS": str(threads),
-        "TORCHINDUCTOR_COMPILE_THREADS": "1", "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
+        "GOMP_SPINCOUNT": "2000", "TORCHINDUCTOR_COMPILE_THREADS": "1",
+        "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"), **os.environ, "OMP_NUM_THREADS": str(threads),
         "HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error",
     }
 

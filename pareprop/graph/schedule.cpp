@@ -54,7 +54,7 @@ class Builder {
     if (options_.assignment == LaneAssignment::by_block) return (k / 2) % 2;
     if (kind == TaskKind::recover) return 1;
     if (kind == TaskKind::gradient) return 0;
-    // Recovery and dX cost about the same, so where dW cannot move it alternates between the two.
+    // Tasks move, so this only says how many lanes there are.
     return options_.lanes > 2 ? 2 : (k / 2) % 2;
   }
 

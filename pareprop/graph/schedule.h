@@ -14,7 +14,7 @@ enum class LaneAssignment {
 };
 
 struct ScheduleOptions {
-  // Recovery runs on a lane of its own, ahead of the gradient chain.
+  // Recovery runs beside the gradient chain, and ahead of it.
   bool overlap = false;
   // How many branches recovery may be ahead of the gradient; 2 is one block. At most
   // lookahead + 1 recovered tapes are alive, those that wait for their weight gradients included.

@@ -104,8 +104,41 @@ class Search {
   std::vector<Layer> layers_;
 };
 
+}  // namespace
+
+Choice evaluate(const Profile& profile, bool overlap, std::vector<std::vector<Policy>> policies) {
+  Choice choice{.overlap = overlap,
+                .policies = std::move(policies),
+                .peak = profile.below,
+                .seconds = profile.seconds};
+  std::int64_t kept = 0;
+  for (std::size_t s = 0; s < profile.stacks.size(); ++s) {
+    const StackProfile& stack = profile.stacks[s];
+    const auto& of_stack = choice.policies.at(s);
+    for (std::size_t i = 0; i < stack.live.size(); ++i) {
+      const BlockCost& cost = cost_of(stack.costs(overlap), of_stack.at(i));
+      kept += cost.kept + (i == 0 ? 0 : edge_bytes(stack, of_stack[i - 1], of_stack[i]));
+      choice.peak = std::max(choice.peak, stack.live[i] + kept + cost.extra);
+      choice.seconds += cost.seconds;
+    }
+    choice.peak = std::max(choice.peak, stack.above + kept);
+  }
+  return choice;
+}
+
+std::optional<Choice> choose(const Profile& profile, std::int64_t budget, bool overlap) {
+  return Search(profile, overlap, budget).run();
+}
+
+std::optional<Choice> choose(const Profile& profile, std::int64_t budget) {
+  const std::optional<Choice> serial = choose(profile, budget, false);
+  const std::optional<Choice> overlapped = choose(profile, budget, true);
+  if (!serial) return overlapped;
+  return overlapped && overlapped->seconds < serial->seconds ? overlapped : serial;
+}
+
 // What can be done with the fewest bytes: time does not count, so one label a policy is enough.
-std::int64_t least_peak(const Profile& profile, bool overlap) {
+std::int64_t smallest_budget(const Profile& profile, bool overlap) {
   // Keeping less never raises a later sum, so whether a budget is enough follows from the least
   // that can be kept; which budgets are enough is monotonic.
   auto fits = [&](std::int64_t budget) {
@@ -146,43 +179,6 @@ std::int64_t least_peak(const Profile& profile, bool overlap) {
     (fits(middle) ? enough : too_few) = middle;
   }
   return enough;
-}
-
-}  // namespace
-
-Choice evaluate(const Profile& profile, bool overlap, std::vector<std::vector<Policy>> policies) {
-  Choice choice{.overlap = overlap,
-                .policies = std::move(policies),
-                .peak = profile.below,
-                .seconds = profile.seconds};
-  std::int64_t kept = 0;
-  for (std::size_t s = 0; s < profile.stacks.size(); ++s) {
-    const StackProfile& stack = profile.stacks[s];
-    const auto& of_stack = choice.policies.at(s);
-    for (std::size_t i = 0; i < stack.live.size(); ++i) {
-      const BlockCost& cost = cost_of(stack.costs(overlap), of_stack.at(i));
-      kept += cost.kept + (i == 0 ? 0 : edge_bytes(stack, of_stack[i - 1], of_stack[i]));
-      choice.peak = std::max(choice.peak, stack.live[i] + kept + cost.extra);
-      choice.seconds += cost.seconds;
-    }
-    choice.peak = std::max(choice.peak, stack.above + kept);
-  }
-  return choice;
-}
-
-std::optional<Choice> choose(const Profile& profile, std::int64_t budget, bool overlap) {
-  return Search(profile, overlap, budget).run();
-}
-
-std::optional<Choice> choose(const Profile& profile, std::int64_t budget) {
-  const std::optional<Choice> serial = choose(profile, budget, false);
-  const std::optional<Choice> overlapped = choose(profile, budget, true);
-  if (!serial) return overlapped;
-  return overlapped && overlapped->seconds < serial->seconds ? overlapped : serial;
-}
-
-std::int64_t smallest_budget(const Profile& profile, bool overlap) {
-  return least_peak(profile, overlap);
 }
 
 std::int64_t smallest_budget(const Profile& profile) {

@@ -35,7 +35,7 @@ struct StackOptions {
   int lookahead = 2;
   // Branches whose weight gradients may be outstanding, with overlap; 0: never deferred.
   int deferred = 2;
-  // CPU lanes with overlap: 2, or 3 where weight gradients get their own.
+  // CPU lanes with overlap: 2 or 3.
   int lanes = 2;
   // Keep the tapes of the topmost branches from the forward pass, as many as the backward pass has
   // alive anyway. Turn off for stacks that are not the last before the loss.
