@@ -71,6 +71,12 @@ std::string plan_text(plan::Planner& planner, const plan::Plan& plan, const Plan
   out += tag_table(plan.predicted) + "\n";
   out += "Smallest budget for this batch: " + exact_bytes(plan.smallest_budget) +
          ". Largest batch for this budget: " + std::to_string(plan.largest_batch) + ".\n";
+  if (plan.stored_micro_batch > 0) {
+    out +=
+        "In parts nothing need be recomputed: --batch " + std::to_string(plan.stored_micro_batch) +
+        " --accumulate " + std::to_string(title.batch / plan.stored_micro_batch) +
+        " stores everything within this budget, and is faster where small batches lose little.\n";
+  }
   if (!title.measured && !planner.plain()) {
     out += "Times are guessed from multiply-accumulates; --measure times steps on this machine.\n";
   }
@@ -87,6 +93,7 @@ nlohmann::ordered_json plan_json(const plan::Plan& plan, bool measured) {
                               {"largest_batch", plan.largest_batch},
                               {"micro_batch", plan.micro_batch},
                               {"accumulate", plan.accumulate},
+                              {"stored_micro_batch", plan.stored_micro_batch},
                               {"mode", name(plan.step.mode)},
                               {"overlap", plan.step.mode == Mode::pareprop},
                               {"recompute_between", plan.step.recompute_between},

@@ -52,7 +52,8 @@ def words_of(plan):
         return "-"
     overlap = " overlapped" if plan["mode"] == "pareprop" else ""
     between = " recomputed between" if plan["recompute_between"] else ""
-    return plan["policies"] + overlap + between + ("" if plan["fits"] else " (nothing fits)")
+    parts = f" in {plan['parts']} parts" if plan["parts"] > 1 else ""
+    return plan["policies"] + overlap + between + parts + ("" if plan["fits"] else " (nothing fits)")
 
 
 def row_table(result):

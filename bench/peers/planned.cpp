@@ -1,12 +1,20 @@
 #include "bench/peers/planned.h"
 
 #include <cmath>
+#include <functional>
+#include <memory>
 #include <stdexcept>
 
 #include "pareprop/plan/free_budget.h"
 #include "pareprop/plan/learn_times.h"
 
 namespace pareprop::peers {
+
+models::Batch part_of(const models::Batch& batch, std::int64_t first, std::int64_t count) {
+  return {.input = batch.input.narrow(0, first, count),
+          .target = batch.target.narrow(0, first, count)};
+}
+
 namespace {
 
 std::int64_t bytes_of(const models::Model& model) {
@@ -21,37 +29,73 @@ std::int64_t bytes_of(const models::Batch& batch) {
   return static_cast<std::int64_t>(batch.input.nbytes() + batch.target.nbytes());
 }
 
-}  // namespace
+std::function<std::shared_ptr<models::Model>()> on_meta(const PlanRequest& request) {
+  return [&request] {
+    return models::make_model(request.model, request.overrides, {.device = at::kMeta});
+  };
+}
 
-plan::Plan plan_step(const PlanRequest& request, models::Model& model, const models::Batch& batch) {
-  if (!(request.share >= 0.0 && request.share <= 1.0)) {
-    throw std::invalid_argument("share is " + std::to_string(request.share) +
-                                ": expected a part of the activations, from 0 to 1");
+void learn(plan::Planner& planner, const PlanRequest& request, models::Model& model,
+           const models::Batch& batch, std::int64_t free) {
+  plan::learn_times(planner, model, batch, {.precision = request.precision},
+                    {.budget = free, .network = request.model, .folder = request.times});
+}
+
+// Within a share of the activations of stored training, in as few parts as fit.
+PlannedStep plan_share(const PlanRequest& request, models::Model& model,
+                       const models::Batch& batch) {
+  const std::int64_t samples = batch.input.size(0);
+  std::int64_t budget = 0;
+  for (std::int64_t parts = 1;; ++parts) {
+    if (samples % parts != 0) continue;
+    const models::Batch part = part_of(batch, 0, samples / parts);
+    plan::Planner planner(on_meta(request), {.batch = samples / parts,
+                                             .precision = request.precision,
+                                             .optimizer_copies = 0,
+                                             .accumulates = parts > 1,
+                                             .only_activations = true,
+                                             .other_bytes = -bytes_of(part)});
+    if (parts == 1) {
+      const auto stored = planner.predict(planner.all(Mode::stored)).total_peak;
+      budget = std::llround(request.share * static_cast<double>(stored));
+    }
+    if (!planner.plan_step(budget).fits && parts < samples) continue;
+    learn(planner, request, model, part, plan::free_budget());
+    return {.plan = planner.plan_step(budget), .parts = parts};
   }
-  const bool by_share = request.share > 0.0;
+}
+
+// Within the memory that is free.
+plan::Plan plan_free(const PlanRequest& request, models::Model& model, const models::Batch& batch) {
   const std::int64_t live = memory::usage().total_live;
   const std::int64_t free = plan::free_budget() + live;
-  // A dry step has weights and a batch of its own.
-  const std::int64_t besides = by_share ? 0 : live - bytes_of(model);
-  plan::Planner planner(
-      [&] { return models::make_model(request.model, request.overrides, {.device = at::kMeta}); },
-      {.batch = batch.input.size(0),
-       .precision = request.precision,
-       .optimizer_copies = 0,
-       .only_activations = by_share,
-       .other_bytes = besides - bytes_of(batch)});
+  plan::Planner planner(on_meta(request),
+                        {.batch = batch.input.size(0),
+                         .precision = request.precision,
+                         .optimizer_copies = 0,
+                         // A dry step has weights and a batch of its own.
+                         .other_bytes = live - bytes_of(model) - bytes_of(batch)});
 
   plan::Plan plan;
   plan.step = planner.all(Mode::stored);
   plan.predicted = planner.predict(plan.step);
-  plan.budget = by_share
-                    ? std::llround(request.share * static_cast<double>(plan.predicted.total_peak))
-                    : free;
+  plan.budget = free;
   plan.fits = plan.predicted.at_most <= plan.budget;
-  if (plan.fits && !by_share) return plan;
-  plan::learn_times(planner, model, batch, {.precision = request.precision},
-                    {.budget = free, .network = request.model, .folder = request.times});
+  if (plan.fits) return plan;
+  learn(planner, request, model, batch, free);
   return planner.plan_step(plan.budget);
+}
+
+}  // namespace
+
+PlannedStep plan_step(const PlanRequest& request, models::Model& model,
+                      const models::Batch& batch) {
+  if (!(request.share >= 0.0 && request.share <= 1.0)) {
+    throw std::invalid_argument("share is " + std::to_string(request.share) +
+                                ": expected a part of the activations, from 0 to 1");
+  }
+  if (request.share > 0.0) return plan_share(request, model, batch);
+  return {.plan = plan_free(request, model, batch)};
 }
 
 }  // namespace pareprop::peers

@@ -3,9 +3,9 @@
 //      "precision": "bf16", "threads": 2, "weights": FILE, "batch": FILE}
 // without "weights" and "batch" where only files are to be made. Mode auto is the planner's choice:
 // within the memory that is free, or within a "share" of the activations of stored training, by
-// times that are measured once and kept in the folder "times". The answer says what it is. Commands
-// for the last job, or for that of another name after "use NAME", each answered by a line of JSON,
-// {"error": ...} when it failed:
+// times that are measured once and kept in the folder "times", and in parts where the whole batch
+// does not fit. The answer says what it is. Commands for the last job, or for that of another name
+// after "use NAME", each answered by a line of JSON, {"error": ...} when it failed:
 //     export WEIGHTS BATCH SAMPLES SEED   writes weights under our names, and a batch
 //     gradients FILE   one step; its gradients, and "loss"
 //     warm N           N steps
@@ -84,6 +84,7 @@ class Worker {
     models::load_weights(*model_, io::SafetensorsFile(job.at("weights").get<std::string>()));
     const io::SafetensorsFile batch(job.at("batch").get<std::string>());
     batch_ = {.input = batch.tensor("input").clone(), .target = batch.tensor("target").clone()};
+    split(1);
     set_mode(parse_mode(job.at("mode").get<std::string>()),
              parse_precision(job.at("precision").get<std::string>()));
   }
@@ -115,7 +116,8 @@ class Worker {
                                .precision = precision,
                                .share = job_.value("share", 0.0)};
     if (job_.contains("times")) request.times = job_.at("times").get<std::string>();
-    const plan::Plan plan = peers::plan_step(request, *model_, batch_);
+    const auto [plan, parts] = peers::plan_step(request, *model_, batch_);
+    split(parts);
     plan::apply(plan.step, *model_, options);
     memory::trim();
     plan_ = {{"budget_bytes", plan.budget},
@@ -123,7 +125,8 @@ class Worker {
              {"fits", plan.fits},
              {"mode", name(plan.step.mode)},
              {"policies", plan::policy_letters(plan.step)},
-             {"recompute_between", plan.step.recompute_between}};
+             {"recompute_between", plan.step.recompute_between},
+             {"parts", parts}};
     if (request.share > 0.0) plan_["share"] = request.share;
   }
 
@@ -139,10 +142,28 @@ class Worker {
             {"stacks", summary.stacks}};
   }
 
+  // Into parts whose losses, by their rows, sum up to that of the batch.
+  void split(std::int64_t parts) {
+    const std::int64_t samples = batch_.input.size(0) / parts;
+    const auto rows_of = [&](const models::Batch& batch) {
+      return static_cast<double>(model_->row_targets(batch).size(0));
+    };
+    parts_.clear();
+    for (std::int64_t i = 0; i < parts; ++i) {
+      const models::Batch part = peers::part_of(batch_, i * samples, samples);
+      parts_.push_back({part, rows_of(part) / rows_of(batch_)});
+    }
+  }
+
   double backward() {
-    const at::Tensor loss = model_->loss(batch_);
-    loss.backward();
-    return loss.item<double>();
+    double sum = 0.0;
+    for (const auto& [batch, share] : parts_) {
+      at::Tensor loss = model_->loss(batch);
+      if (parts_.size() > 1) loss = loss.mul(share);
+      loss.backward();
+      sum += loss.item<double>();
+    }
+    return sum;
   }
 
   void drop_gradients() {
@@ -207,6 +228,11 @@ class Worker {
   models::Overrides overrides_;
   std::shared_ptr<models::Model> model_;
   models::Batch batch_;
+  struct Part {
+    models::Batch batch;
+    double share;
+  };
+  std::vector<Part> parts_;
   json plan_;
 };
 

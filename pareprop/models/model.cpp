@@ -1,11 +1,10 @@
 #include "pareprop/models/model.h"
 
-#include <ATen/ops/cross_entropy_loss.h>
-
 #include <utility>
 
 #include "pareprop/memory/caching_allocator.h"
 #include "pareprop/models/plain_blocks.h"
+#include "pareprop/ops/cross_entropy.h"
 #include "pareprop/ops/random_stream.h"
 #include "pareprop/reversible/torch_lanes.h"
 
@@ -25,7 +24,7 @@ at::Tensor Model::loss(const Batch& batch, const ForwardOptions& options, at::Te
   tag_gradients();
   const at::Tensor made = forward(batch, options);
   if (scores != nullptr) *scores = made.detach();
-  return at::cross_entropy_loss(made, row_targets(batch));
+  return cross_entropy(made, row_targets(batch));
 }
 
 void Model::set_stack_options(StackOptions options) {

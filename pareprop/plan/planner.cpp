@@ -146,7 +146,12 @@ void Planner::improve(Plan& best, const Variant& variant, bool overlap, std::int
 Plan Planner::plan(std::int64_t budget) {
   Plan plan = plan_step(budget);
   plan.largest_batch = largest_batch(leanest().step, budget, dry_.shape().accumulates);
-  if (!plan.fits) propose_accumulation(plan);
+  if (!plan.fits) {
+    plan.micro_batch = largest_part(leanest().step, budget);
+    plan.accumulate = plan.micro_batch == 0 ? 0 : dry_.shape().batch / plan.micro_batch;
+  } else if (const StepPlan stored = all(Mode::stored); !(plan.step == stored)) {
+    plan.stored_micro_batch = largest_part(stored, budget);
+  }
   return plan;
 }
 
@@ -178,15 +183,13 @@ std::int64_t Planner::largest_batch(const StepPlan& step, std::int64_t budget, b
   return enough.batch;
 }
 
-void Planner::propose_accumulation(Plan& plan) {
-  const std::int64_t most = largest_batch(leanest().step, plan.budget, /*accumulates=*/true);
+std::int64_t Planner::largest_part(const StepPlan& step, std::int64_t budget) {
+  const std::int64_t most = largest_batch(step, budget, /*accumulates=*/true);
   const std::int64_t batch = dry_.shape().batch;
   for (std::int64_t part = std::min(most, batch - 1); part >= 1; --part) {
-    if (batch % part != 0) continue;
-    plan.micro_batch = part;
-    plan.accumulate = batch / part;
-    return;
+    if (batch % part == 0) return part;
   }
+  return 0;
 }
 
 }  // namespace pareprop::plan

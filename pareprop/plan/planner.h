@@ -22,6 +22,9 @@ struct Plan {
   // When it does not fit: the largest part of the batch that does, so many times; 0: none.
   std::int64_t micro_batch = 0;
   std::int64_t accumulate = 0;
+  // When it fits only by recomputing: the largest part of the batch that would fit with everything
+  // stored, so that the batch in such parts computes less; 0: none.
+  std::int64_t stored_micro_batch = 0;
 };
 
 // Plans training steps of one network: the fastest within a number of bytes.
@@ -49,7 +52,8 @@ class Planner {
  private:
   const Plan& leanest();
   std::int64_t largest_batch(const StepPlan& step, std::int64_t budget, bool accumulates);
-  void propose_accumulation(Plan& plan);
+  // The largest of equal parts of the batch that fits as a micro-step; 0: none.
+  std::int64_t largest_part(const StepPlan& step, std::int64_t budget);
 
   // Of steps that store what lies between stacks; or recompute it, where that saves anything.
   struct Variant {

@@ -20,7 +20,7 @@ def point(mib, speed, budget=None):
            "gradient_difference": 1e-7}
     if budget is not None:
         one["plan"] = {"budget_bytes": budget * 2**20, "predicted_peak_bytes": mib * 2**20, "fits": True,
-                       "mode": "reprop", "policies": "SR", "recompute_between": False}
+                       "mode": "reprop", "policies": "SR", "recompute_between": False, "parts": 1}
     return one
 
 
@@ -87,12 +87,13 @@ def check_quick(out):
         stored = row["contestants"]["ours_stored"]["activation_peak_bytes"]
         for name, one in zip(SHARES, points):
             plan, took = one["plan"], one["activation_peak_bytes"]
-            print(f"{row['label']} {name}: {plan['policies']} {plan['mode']}, budget {plan['budget_bytes']}, "
+            print(f"{row['label']} {name}: {plan['policies']} {plan['mode']}, {plan['parts']} parts, budget {plan['budget_bytes']}, "
                   f"predicted {plan['predicted_peak_bytes']}, took {took}")
             assert abs(plan["budget_bytes"] / stored - SHARES[name]) < 0.02, (stored, plan)
             assert took <= plan["budget_bytes"] or not plan["fits"], (name, one)
             assert plan["fits"] == (plan["predicted_peak_bytes"] <= plan["budget_bytes"]), plan
-        assert points[-1]["plan"]["fits"] and not points[0]["plan"]["fits"]  # the rest of so small a network is more
+        assert points[-1]["plan"]["fits"] and points[-1]["plan"]["parts"] == 1
+        assert points[0]["plan"]["parts"] > 1  # the rest of so small a network is more than the budget
         assert (out / f"frontier-{row['label']}-fp32.svg").stat().st_size > 1000
         assert f"## {row['label']}, fp32" in (out / "table.md").read_text()
     before = (out / "results.jsonl").read_text()

@@ -48,6 +48,13 @@ TEST(Plan, ForPeopleATableAPictureAndTheBytesEchoed) {
   }
 }
 
+TEST(Plan, PartsThatNeedNoRecomputationAreNamed) {
+  const Outcome outcome = plan({"--model", "vit_cifar", "--batch", "64", "--budget", "60MiB"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("In parts nothing need be recomputed: --batch"), std::string::npos)
+      << outcome.out;
+}
+
 TEST(Plan, WhatDoesNotFitIsSaidWithWhatWould) {
   const Outcome some =
       plan({"--model", "vit_cifar", "--batch", "512", "--budget", "60MiB", "--json", "-"});

@@ -58,6 +58,22 @@ TEST(Planner, SaysWhatWouldFitWhenNothingDoes) {
   EXPECT_EQ(none.micro_batch, 0);
 }
 
+TEST(Planner, SaysInWhichPartsNothingNeedBeRecomputed) {
+  for (const bool plain : {false, true}) {
+    const auto make = maker("vit_cifar", {.plain = plain});
+    Planner planner(make, {.batch = 12});
+    const std::int64_t least = planner.plan_step(0).smallest_budget;
+    const std::int64_t part = planner.plan(least).stored_micro_batch;
+    ASSERT_GT(part, 0) << plain;
+    ASSERT_LT(part, 12) << plain;
+    EXPECT_EQ(12 % part, 0) << plain;
+    Planner as_part(make, {.batch = part, .accumulates = true});
+    EXPECT_LE(peak(as_part, Mode::stored), least) << plain;
+    EXPECT_EQ(planner.plan(peak(planner, Mode::stored)).stored_micro_batch, 0) << plain;
+    EXPECT_EQ(planner.plan(least - 1).stored_micro_batch, 0) << plain;
+  }
+}
+
 TEST(Planner, RecomputesStageBoundariesOnlyWhereBytesAreShort) {
   Planner planner(maker("mvit_cifar"), {.batch = 8});
   const Plan lean = planner.plan_step(planner.plan_step(0).smallest_budget);
