@@ -1,10 +1,11 @@
 #include "pareprop/models/model.h"
 
+#include <ATen/ops/cross_entropy_loss.h>
+
 #include <utility>
 
 #include "pareprop/memory/caching_allocator.h"
 #include "pareprop/models/plain_blocks.h"
-#include "pareprop/ops/cross_entropy.h"
 #include "pareprop/ops/random_stream.h"
 #include "pareprop/reversible/torch_lanes.h"
 
@@ -22,9 +23,14 @@ void Model::tag_gradients() {
 
 at::Tensor Model::loss(const Batch& batch, const ForwardOptions& options, at::Tensor* scores) {
   tag_gradients();
-  const at::Tensor made = forward(batch, options);
-  if (scores != nullptr) *scores = made.detach();
-  return cross_entropy(made, row_targets(batch));
+  const ScoredLoss made = scored_loss(batch, options);
+  if (scores != nullptr) *scores = made.scores;
+  return made.loss;
+}
+
+Model::ScoredLoss Model::scored_loss(const Batch& batch, const ForwardOptions& options) {
+  const at::Tensor scores = forward(batch, options);
+  return {at::cross_entropy_loss(scores, row_targets(batch)), scores.detach()};
 }
 
 void Model::set_stack_options(StackOptions options) {

@@ -59,6 +59,13 @@ class Model : public torch::nn::Module {
   at::TensorOptions weight_options() const;  // dtype and device of the weights
 
  protected:
+  struct ScoredLoss {
+    at::Tensor loss;
+    at::Tensor scores;  // without gradient
+  };
+  // What loss() gives: by the scores of forward(), unless a network has a leaner way.
+  virtual ScoredLoss scored_loss(const Batch& batch, const ForwardOptions& options);
+
   // Registers the stack as `name` in `owner`, a part of this model or the model itself.
   Stack add_stack(torch::nn::Module& owner, const std::string& name, std::vector<Block> blocks);
   std::shared_ptr<Pass> pass_for(const ForwardOptions& options);

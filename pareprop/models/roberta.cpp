@@ -15,6 +15,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "pareprop/models/table_products.h"
 #include "pareprop/models/tied_table.h"
 #include "pareprop/ops/describe.h"
 #include "pareprop/ops/random_stream.h"
@@ -106,7 +107,7 @@ void RobertaBase::add_head(std::int64_t features, WeightMaker& make) {
   head_bias_ = make.constant(*this, "head_bias", {config_.vocabulary}, 0.0);
 }
 
-at::Tensor RobertaBase::forward(const Batch& batch, const ForwardOptions& options) {
+RobertaBase::Guesses RobertaBase::guess(const Batch& batch, const ForwardOptions& options) {
   const auto pass = pass_for(options);
   const auto [x, words] = embedding_->forward(batch, *pass);
   at::Tensor score_bias;
@@ -122,8 +123,18 @@ at::Tensor RobertaBase::forward(const Batch& batch, const ForwardOptions& option
     h = h.is_meta() ? h.slice(0, 0, scored(h.size(0))).clone()
                     : h.index({batch.target.reshape({-1}).ne(kNotScored)});
   }
-  h = head_norm_->forward(at::gelu(run_outside(*head_dense_, norm_->forward(h))));
+  return {head_norm_->forward(at::gelu(run_outside(*head_dense_, norm_->forward(h)))), words};
+}
+
+at::Tensor RobertaBase::forward(const Batch& batch, const ForwardOptions& options) {
+  const auto [h, words] = guess(batch, options);
   return table_products(h, words, head_bias_, precision());
+}
+
+Model::ScoredLoss RobertaBase::scored_loss(const Batch& batch, const ForwardOptions& options) {
+  const auto [h, words] = guess(batch, options);
+  const TableLoss made = table_loss(h, words, head_bias_, row_targets(batch), precision());
+  return {made.loss, made.scores};
 }
 
 at::Tensor RobertaBase::row_targets(const Batch& batch) const {

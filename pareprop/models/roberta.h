@@ -59,10 +59,18 @@ class RobertaBase : public Model {
   // All blocks: (batch, length, width) -> (batch, length, features).
   virtual at::Tensor encode(const at::Tensor& x, const at::Tensor& score_bias,
                             const ForwardOptions& options, const std::shared_ptr<Pass>& pass) = 0;
+  ScoredLoss scored_loss(const Batch& batch, const ForwardOptions& options) override;
 
   RobertaConfig config_;
 
  private:
+  // Scores are the products of both, plus a bias.
+  struct Guesses {
+    at::Tensor h;      // (rows, width)
+    at::Tensor words;  // the table
+  };
+  Guesses guess(const Batch& batch, const ForwardOptions& options);
+
   std::shared_ptr<RobertaEmbedding> embedding_;
   std::shared_ptr<NormLayer> norm_, head_norm_;
   std::shared_ptr<LinearLayer> head_dense_;

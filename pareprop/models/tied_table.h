@@ -4,8 +4,6 @@
 
 #include <cstdint>
 
-#include "pareprop/ops/precision.h"
-
 namespace pareprop::models {
 
 // A table of vectors that a network uses at both of its ends: it begins with rows of the table and
@@ -19,11 +17,5 @@ struct TableRows {
 
 // `ids` are Long. Rows of `padding` give the table no gradient.
 TableRows rows_of(const at::Tensor& table, const at::Tensor& ids, std::int64_t padding);
-
-// (.., width) -> (.., rows of the table): x times the table, transposed, plus the bias, in the type
-// of x. In bf16 the products' operands are, part by part of the table, so that no copy of all of it
-// is made.
-at::Tensor table_products(const at::Tensor& x, const at::Tensor& table, const at::Tensor& bias,
-                          Precision precision = Precision::fp32);
 
 }  // namespace pareprop::models

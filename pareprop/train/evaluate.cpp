@@ -1,11 +1,11 @@
 #include "pareprop/train/evaluate.h"
 
 #include <ATen/ops/argmax.h>
+#include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/tensor.h>
 #include <c10/core/GradMode.h>
 
 #include "pareprop/data/prefetch.h"
-#include "pareprop/ops/cross_entropy.h"
 #include "pareprop/train/training_data.h"
 
 namespace pareprop::train {
@@ -33,7 +33,7 @@ Evaluation evaluate(models::Model& model, std::shared_ptr<const data::Batches> d
       const at::Tensor targets = model.row_targets(batch);
       const std::int64_t count = scores.size(0);
       if (count > 0) {
-        loss += cross_entropy(scores, targets).item<double>() * static_cast<double>(count);
+        loss += at::cross_entropy_loss(scores, targets).item<double>() * static_cast<double>(count);
         right += count_right(scores, targets);
         rows += count;
       }

@@ -14,6 +14,7 @@
 
 #include "pareprop/memory/caching_allocator.h"
 #include "pareprop/memory/meter.h"
+#include "pareprop/models/table_products.h"
 
 namespace pareprop::models {
 namespace {
