@@ -56,7 +56,7 @@ PlannedStep plan_share(const PlanRequest& request, models::Model& model,
                                              .only_activations = true,
                                              .other_bytes = -bytes_of(part)});
     if (parts == 1) {
-      const auto stored = planner.predict(planner.all(Mode::stored)).total_peak;
+      const auto stored = planner.predict(planner.all(Mode::stored)).at_most;
       budget = std::llround(request.share * static_cast<double>(stored));
     }
     if (!planner.plan_step(budget).fits && parts < samples) continue;

@@ -90,7 +90,9 @@ Plan Planner::plan_step(std::int64_t budget) {
   }
   for (const Variant& variant : variants_) {
     improve(best, variant, false, budget);
-    if (overlap_pays(variant)) improve(best, variant, true, budget);
+    // Nothing is faster than storing everything.
+    if (best.step.mode != Mode::stored && overlap_pays(variant))
+      improve(best, variant, true, budget);
   }
   return best;
 }

@@ -5,6 +5,7 @@
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <limits>
 
@@ -21,7 +22,8 @@ double seconds_since(Clock::time_point begin) {
 
 // Backward passes of one step.
 struct TimedStep {
-  std::vector<double> makespans, recoveries;  // of each stack with blocks, the last one first
+  // Of each stack with blocks, the last one first.
+  std::vector<double> makespans, recoveries, gradients_in_lanes;
   double all = 0.0;
 
   double rest() const {
@@ -34,12 +36,15 @@ struct TimedStep {
 TimedStep timed_step(models::Model& model, const models::Batch& batch, StackOptions options) {
   TimedStep step;
   options.on_trace = [&step](const TaskGraph& graph, const Timeline& timeline) {
-    double recovery = 0.0;
+    std::array<double, 3> sums{};  // by kind
     for (const Span& span : timeline.spans) {
-      if (graph[span.task].kind == TaskKind::recover) recovery += span.length();
+      sums[static_cast<std::size_t>(graph[span.task].kind)] += span.length();
     }
+    const auto [recovery, gradient, weight_gradient] = sums;
     step.makespans.push_back(timeline.makespan());
     step.recoveries.push_back(recovery);
+    // Gradients wait for each other; weight gradients fill the other lane, and what it lacks.
+    step.gradients_in_lanes.push_back(std::max(gradient, (gradient + weight_gradient) / 2));
   };
   model.set_stack_options(options);
   const auto begin = Clock::now();
@@ -80,7 +85,10 @@ StepTimes measure_step_times(models::Model& model, const models::Batch& batch, S
       --at;
       own.recover = serial.recoveries[at] / stack->depth();
       own.gradient = serial.makespans[at] / stack->depth() - own.recover;
-      if (overlapped) own.overlapped = lanes.makespans[at] / stack->depth();
+      if (overlapped) {
+        own.overlapped = lanes.makespans[at] / stack->depth();
+        own.gradient_in_lanes = lanes.gradients_in_lanes[at] / stack->depth();
+      }
     }
     times.stacks.push_back(own);
   }
@@ -94,11 +102,12 @@ void set_seconds(Profile& profile, const StepTimes& times, double measured_rest)
     const StackTimes& own = times.stacks.at(s);
     const double none = cost_of(stack.serial, Policy::store).seconds;
     const double all = cost_of(stack.serial, Policy::reverse).seconds - none;
-    const double beside = own.overlapped > 0.0 ? own.overlapped - own.gradient : own.recover;
+    const double in_lanes = own.gradient_in_lanes > 0.0 ? own.gradient_in_lanes : own.gradient;
+    const double beside = own.overlapped > 0.0 ? own.overlapped - in_lanes : own.recover;
     for (std::size_t p = 0; p < kPolicies.size(); ++p) {
       const double share = all > 0.0 ? (stack.serial[p].seconds - none) / all : 0.0;
       stack.serial[p].seconds = own.gradient + share * own.recover;
-      stack.overlapped[p].seconds = own.gradient + share * beside;
+      stack.overlapped[p].seconds = in_lanes + share * beside;
     }
   }
 }

@@ -16,7 +16,7 @@ namespace pareprop::plan {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;
 
 // FNV-1a.
 std::string file_name(const std::string& key) {
@@ -68,9 +68,11 @@ StepTimesFile::Found StepTimesFile::read() const {
     bool sound = is_time(times.rest);
     for (const auto& stack : json.at("stacks")) {
       times.stacks.push_back({stack.at("recover").get<double>(), stack.at("gradient").get<double>(),
-                              stack.at("overlapped").get<double>()});
+                              stack.at("overlapped").get<double>(),
+                              stack.at("gradient_in_lanes").get<double>()});
       const StackTimes& last = times.stacks.back();
-      sound = sound && is_time(last.recover) && is_time(last.gradient) && is_time(last.overlapped);
+      sound = sound && is_time(last.recover) && is_time(last.gradient) &&
+              is_time(last.overlapped) && is_time(last.gradient_in_lanes);
     }
     if (sound) return {std::move(times), {}};
   } catch (const nlohmann::json::exception&) {
@@ -86,7 +88,8 @@ void StepTimesFile::write(const StepTimes& times) const {
   for (const StackTimes& stack : times.stacks) {
     json["stacks"].push_back({{"recover", stack.recover},
                               {"gradient", stack.gradient},
-                              {"overlapped", stack.overlapped}});
+                              {"overlapped", stack.overlapped},
+                              {"gradient_in_lanes", stack.gradient_in_lanes}});
   }
   fs::create_directories(path_.parent_path());
   io::write_file(path_, json.dump(1) + "\n");

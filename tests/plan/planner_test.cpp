@@ -94,6 +94,19 @@ TEST(Planner, MeasuredTimesDecideWhetherLanesOverlap) {
   EXPECT_EQ(fast.plan_step(budget).step.mode, Mode::pareprop);
 }
 
+// Lanes that are not filled by recovery: worth it where much is recovered, and only there.
+TEST(Planner, BlocksThatAreStoredSpeakAgainstLanes) {
+  Planner planner(maker("vit_cifar", {.depths = {8}}), {.batch = 4});
+  planner.use(StepTimes{.stacks = {{1.0, 2.0, 2.375, 2.25}}, .rest = 4.0});
+  const std::int64_t lean = peak(planner, Mode::pareprop), stored = peak(planner, Mode::stored);
+  EXPECT_EQ(planner.seconds(planner.all(Mode::pareprop)), 4.0 + 8 * 2.375);
+  EXPECT_EQ(planner.plan_step(lean).step.mode, Mode::pareprop);
+  const Plan rich = planner.plan_step(stored - (stored - lean) / 16);
+  EXPECT_NE(rich.step.mode, Mode::pareprop);
+  EXPECT_NE(rich.step.mode, Mode::stored);
+  EXPECT_EQ(planner.plan_step(stored).step, planner.all(Mode::stored));
+}
+
 TEST(Planner, PlainNetworksStoreOrCheckpoint) {
   Planner planner(maker("vit_cifar", {.plain = true}), {.batch = 4});
   const std::int64_t stored = peak(planner, Mode::stored);

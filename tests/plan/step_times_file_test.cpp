@@ -26,7 +26,7 @@ class StepTimesFileTest : public ::testing::Test {
 
   fs::path folder_ = fs::path(::testing::TempDir()) / "step-times-file-test";
   StepTimesFile file_{folder_ / "times", "vit_tiny, batch 4"};
-  StepTimes times_{.stacks = {{0.25, 0.5, 0.625}, {0.0, 0.0, 0.0}}, .rest = 1.5};
+  StepTimes times_{.stacks = {{0.25, 0.5, 0.625, 0.5625}, {0.0, 0.0, 0.0, 0.0}}, .rest = 1.5};
 };
 
 TEST_F(StepTimesFileTest, ReadsWhatWasWritten) {
