@@ -41,7 +41,8 @@ void learn(plan::Planner& planner, const PlanRequest& request, models::Model& mo
                     {.budget = free, .network = request.model, .folder = request.times});
 }
 
-// Within a share of the activations of stored training, in as few parts as fit.
+// Within a share of the activations of stored training, in as few parts as fit. A planner of its
+// own for each number of parts: the bytes of the batch, which do not count, are other ones.
 PlannedStep plan_share(const PlanRequest& request, models::Model& model,
                        const models::Batch& batch) {
   const std::int64_t samples = batch.input.size(0);

@@ -14,8 +14,8 @@ struct PlanRequest {
   std::string model;
   models::Overrides overrides;
   Precision precision = Precision::fp32;
-  // The activations that may be there, as a share of those of stored training; 0: a run without a
-  // budget, which takes what memory is free.
+  // The activations that may be there, as a share of what a plan that stores everything may take:
+  // all of them, and a 256th for scratch. 0: a run without a budget, which takes what is free.
   double share = 0.0;
   std::optional<std::filesystem::path> times = std::nullopt;  // folder of times measured before
 };

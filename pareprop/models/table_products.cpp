@@ -1,7 +1,6 @@
 #include "pareprop/models/table_products.h"
 
 #include <ATen/ops/add.h>
-#include <ATen/ops/addmm.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/linear.h>
@@ -65,17 +64,12 @@ class TableGradients {
     const std::int64_t count = of_scores.size(1);
     const Tensor operand = of_scores.to(rows_.scalar_type());
     const Tensor words = table_.narrow(0, first, count).to(rows_.scalar_type());
-    const bool same_type = rows_.scalar_type() == of_x_.scalar_type();
-    if (same_type) {
-      of_x_.addmm_(operand, words);
-    } else {
-      of_x_.add_(product(operand, words, of_x_.scalar_type()));
-    }
+    of_x_.add_(product(operand, words, of_x_.scalar_type()));
     Tensor of_bias = of_bias_.narrow(0, first, count);
     at::sum_out(of_bias, of_scores, 0);
     if (!of_table_.defined()) return;
     Tensor of_words = of_table_.narrow(0, first, count);
-    if (same_type) {
+    if (rows_.scalar_type() == of_words.scalar_type()) {
       at::mm_out(of_words, operand.t(), rows_);
     } else {
       of_words.copy_(transposed_product(operand, rows_, of_words.scalar_type()));

@@ -151,7 +151,7 @@ Plan Planner::plan(std::int64_t budget) {
   if (!plan.fits) {
     plan.micro_batch = largest_part(leanest().step, budget);
     plan.accumulate = plan.micro_batch == 0 ? 0 : dry_.shape().batch / plan.micro_batch;
-  } else if (const StepPlan stored = all(Mode::stored); !(plan.step == stored)) {
+  } else if (const StepPlan stored = all(Mode::stored); plan.step != stored) {
     plan.stored_micro_batch = largest_part(stored, budget);
   }
   return plan;

@@ -43,7 +43,7 @@ TimedStep timed_step(models::Model& model, const models::Batch& batch, StackOpti
     const auto [recovery, gradient, weight_gradient] = sums;
     step.makespans.push_back(timeline.makespan());
     step.recoveries.push_back(recovery);
-    // Gradients wait for each other; weight gradients fill the other lane, and what it lacks.
+    // Gradients are a chain on one lane; weight gradients fill the other, then both.
     step.gradients_in_lanes.push_back(std::max(gradient, (gradient + weight_gradient) / 2));
   };
   model.set_stack_options(options);

@@ -12,6 +12,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <cmath>
+#include <tuple>
 #include <vector>
 
 #include "pareprop/memory/caching_allocator.h"
@@ -22,7 +23,6 @@ namespace {
 
 using at::Tensor;
 
-// More words than a part has, and not a multiple of it.
 struct Guessing {
   std::vector<Tensor> weights;  // x, table, bias
   Tensor targets;
@@ -51,6 +51,7 @@ struct Guessing {
   }
 };
 
+// Words of less than a part, of one, and of several that do not come out even.
 TEST(TableProducts, LossIsThatOfTorchsOperators) {
   for (const std::int64_t words : {5, 1024, 2500}) {
     const Guessing wide(9, words, 12, at::kDouble), narrow(9, words, 12, at::kFloat);
