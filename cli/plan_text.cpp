@@ -61,7 +61,8 @@ std::string plan_text(plan::Planner& planner, const plan::Plan& plan, const Plan
   if (!letters.empty()) {
     out += plan.fits ? "Policies of the plan" : "Policies of the leanest";
     out +=
-        ", a letter a block, stacks from the input on (S store, C checkpoint, A anchor, R reverse";
+        ", a letter a block, stacks from the input on (S store, P products, C checkpoint, A "
+        "anchor, R reverse";
     out +=
         plan.step.mode == Mode::pareprop ? "; recovery beside the gradient):\n" : "; one lane):\n";
     out += "  " + letters + "\n";

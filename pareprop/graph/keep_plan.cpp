@@ -13,7 +13,8 @@ KeepPlan keep_plan(const std::vector<Policy>& policies, const KeepOptions& optio
   for (int k = 0; k < count; ++k) {
     const Policy policy = policies[static_cast<std::size_t>(k / 2)];
     const bool is_x2 = k % 2 == 1;
-    at(k).tape = policy == Policy::store || k >= count - options.tail;
+    at(k).lean = policy == Policy::products;
+    at(k).tape = policy == Policy::store || at(k).lean || k >= count - options.tail;
     at(k).value = policy == Policy::checkpoint || (policy == Policy::anchor && is_x2);
   }
 

@@ -7,14 +7,13 @@
 namespace pareprop {
 namespace {
 
-constexpr std::array kPolicies = {
-    std::pair{Policy::store, "store"},
-    std::pair{Policy::checkpoint, "checkpoint"},
-    std::pair{Policy::anchor, "anchor"},
+constexpr std::array kPolicyNames = {
+    std::pair{Policy::store, "store"},           std::pair{Policy::products, "products"},
+    std::pair{Policy::checkpoint, "checkpoint"}, std::pair{Policy::anchor, "anchor"},
     std::pair{Policy::reverse, "reverse"},
 };
 
-constexpr std::array kModes = {
+constexpr std::array kModeNames = {
     std::pair{Mode::stored, "stored"},  std::pair{Mode::checkpoint, "checkpoint"},
     std::pair{Mode::reprop, "reprop"},  std::pair{Mode::pareprop, "pareprop"},
     std::pair{Mode::automatic, "auto"},
@@ -41,16 +40,16 @@ std::string_view find_name(const Table& table, Value wanted) {
 
 }  // namespace
 
-std::string_view name(Policy policy) { return find_name(kPolicies, policy); }
-std::string_view name(Mode mode) { return find_name(kModes, mode); }
+std::string_view name(Policy policy) { return find_name(kPolicyNames, policy); }
+std::string_view name(Mode mode) { return find_name(kModeNames, mode); }
 
-Policy parse_policy(std::string_view text) { return parse(kPolicies, "policy", text); }
-Mode parse_mode(std::string_view text) { return parse(kModes, "mode", text); }
+Policy parse_policy(std::string_view text) { return parse(kPolicyNames, "policy", text); }
+Mode parse_mode(std::string_view text) { return parse(kModeNames, "mode", text); }
 
 const std::vector<Mode>& all_modes() {
   static const std::vector<Mode> modes = [] {
     std::vector<Mode> result;
-    for (const auto& entry : kModes) result.push_back(entry.first);
+    for (const auto& entry : kModeNames) result.push_back(entry.first);
     return result;
   }();
   return modes;

@@ -14,6 +14,7 @@
 #include "pareprop/ops/consumed_tape.h"
 #include "pareprop/ops/kernels/attention_kernel.h"
 #include "pareprop/ops/kernels/gemm.h"
+#include "pareprop/ops/lean_tape.h"
 #include "pareprop/ops/meta_device.h"
 #include "pareprop/ops/precision.h"
 #include "pareprop/ops/product.h"
@@ -190,7 +191,7 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
     variable_list in = unpacked(spread(given, present), heads);
     in.resize(kInputs);
     Tensor kept;
-    const bool keep = keeps_probabilities(in[kK].size(2), in[kQ].size(3));
+    const bool keep = !tape_is_lean() && keeps_probabilities(in[kK].size(2), in[kQ].size(3));
     Tensor output = run_forward(in, dropout, keep ? &kept : nullptr);
     variable_list saved = given.vec();
     saved.push_back(kept);

@@ -21,8 +21,8 @@ struct AttentionTerms {
 //
 // On CPUs one autograd node that works head by head in the cache: without a graph it keeps nothing.
 // With one it keeps the probabilities for its backward pass, or where there are too many of them
-// (keeps_probabilities) computes them again there. bf16 has its scores in float32 (Note [Products
-// of pairs]). Elsewhere a composition of torch's operators.
+// (keeps_probabilities), or on a lean tape, computes them again there. bf16 has its scores in
+// float32 (Note [Products of pairs]). Elsewhere a composition of torch's operators.
 
 // qkv (batch, tokens, 3 * heads * head), q, k and v one after the other -> (batch, tokens, heads *
 // head).

@@ -3,6 +3,7 @@
 #include <ATen/ops/empty.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "pareprop/ops/lean_tape.h"
 #include "pareprop/ops/precision.h"
 #include "pareprop/ops/product.h"
 #include "pareprop/ops/recording.h"
@@ -24,7 +25,7 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
     const Tensor x_used = x.to(dtype);
     const Tensor weight_used = weight.to(dtype);
 
-    ctx->save_for_backward({x_used, weight_used});
+    ctx->save_for_backward({x_used, tape_is_lean() ? weight : weight_used});
     ctx->saved_data["weight"] = deferrable(weight);
     ctx->saved_data["bias"] = bias ? deferrable(*bias) : c10::IValue();
     ctx->saved_data["has_bias"] = bias.has_value();
@@ -37,7 +38,7 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     const auto saved = ctx->get_saved_variables();
     const Tensor& x = saved[0];
-    const Tensor& weight = saved[1];
+    const Tensor weight = saved[1].to(x.scalar_type());
     const Tensor dy = rows(grads[0].to(x.scalar_type()));
     const auto dtype = ctx->saved_data["weight_dtype"].toScalarType();
     variable_list result(4);

@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "pareprop/ops/consumed_tape.h"
+#include "pareprop/ops/lean_tape.h"
 #include "pareprop/ops/linear.h"
 #include "pareprop/ops/precision.h"
 #include "pareprop/ops/product.h"
@@ -40,24 +41,30 @@ struct Layers {
   Tensor w1, b1, w2, b2;  // b1 in the type of the parameters
 };
 
-// gelu(x w1^T + b1) goes to `hidden` and its slope to `slope`, where they are defined.
-Tensor run_layers(const Tensor& x, const Layers& layers, const Tensor& hidden, const Tensor& slope,
-                  bool output_needed) {
+// What is written besides the output, where it is defined. Rows of the hidden layer.
+struct Kept {
+  Tensor sums = {};    // x w1^T
+  Tensor hidden = {};  // gelu(x w1^T + b1) ..
+  Tensor slope = {};   // .. and its slope
+};
+
+Tensor run_layers(const Tensor& x, const Layers& layers, const Kept& kept, bool output_needed) {
   const Tensor in = rows(x);
   auto sizes = x.sizes().vec();
   sizes.back() = layers.w2.size(0);
   Tensor y = output_needed ? at::empty({in.size(0), sizes.back()}, in.options()) : Tensor();
   Tensor some;  // of the hidden rows
-  if (!hidden.defined()) {
+  if (!kept.hidden.defined()) {
     some = at::empty({std::min(kPartRows, in.size(0)), layers.w1.size(0)}, in.options());
   }
   by_parts(in.size(0), [&](std::int64_t first, std::int64_t count) {
     const auto part = [&](const Tensor& t) {
       return t.defined() ? t.narrow(0, first, count) : Tensor();
     };
-    Tensor h = hidden.defined() ? part(hidden) : some.narrow(0, 0, count);
-    product_into(h, part(in), layers.w1.t());
-    bias_gelu_(h, layers.b1, part(slope));
+    const Tensor h = kept.hidden.defined() ? part(kept.hidden) : some.narrow(0, 0, count);
+    Tensor sums = kept.sums.defined() ? part(kept.sums) : h;
+    product_into(sums, part(in), layers.w1.t());
+    bias_gelu(sums, layers.b1, h, part(kept.slope));
     if (!output_needed) return;
     Tensor out = part(y);
     affine_into(out, h, layers.w2, layers.b2);
@@ -74,10 +81,14 @@ struct MlpFunction : torch::autograd::Function<MlpFunction> {
     const auto dtype = compute_dtype(x);
     const Tensor x_used = x.to(dtype);
     const Layers layers{w1.to(dtype), b1, w2.to(dtype), b2.to(dtype)};
-    const Tensor hidden = at::empty({x.numel() / x.size(-1), w1.size(0)}, x_used.options());
-    const Tensor slope = at::empty_like(hidden);
-    Tensor y = run_layers(x_used, layers, hidden, slope, output_needed);
-    ctx->save_for_backward({x_used, layers.w1, layers.w2, hidden, slope});
+    const bool lean = tape_is_lean();
+    Kept kept;
+    Tensor& first = lean ? kept.sums : kept.hidden;
+    first = at::empty({x.numel() / x.size(-1), w1.size(0)}, x_used.options());
+    if (!lean) kept.slope = at::empty_like(first);
+    Tensor y = run_layers(x_used, layers, kept, output_needed);
+    ctx->save_for_backward({x_used, lean ? w1 : layers.w1, b1, lean ? w2 : layers.w2, kept.sums,
+                            kept.hidden, kept.slope});
     const Tensor parameters[] = {w1, b1, w2, b2};
     for (const int i : {kW1, kB1, kW2, kB2}) {
       ctx->saved_data[kNames[i]] = deferrable(parameters[i]);
@@ -89,21 +100,30 @@ struct MlpFunction : torch::autograd::Function<MlpFunction> {
 
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     const auto saved = ctx->get_saved_variables();
-    const Tensor &x = saved[0], &w1 = saved[1], &w2 = saved[2], &hidden = saved[3];
+    const Tensor &x = saved[0], &b1 = saved[2];
+    const Tensor w1 = saved[1].to(x.scalar_type()), w2 = saved[3].to(x.scalar_type());
+    const bool lean = saved[4].defined();
+    const Tensor sums = lean ? saved[4].detach() : Tensor();
+    const Tensor hidden = lean ? at::empty_like(sums) : saved[5];
     const auto dtype = ctx->saved_data["weight_dtype"].toScalarType();
     const Tensor dy = rows(grads[0].to(x.scalar_type()));
-    const Tensor slope = saved[4].detach();
-    const Tensor dhidden = tape_is_consumed() ? slope : at::empty_like(slope);
+    const Tensor slope = lean ? Tensor() : saved[6].detach();
+    const Tensor& last_read = lean ? sums : slope;
+    const Tensor dhidden = tape_is_consumed() ? last_read : at::empty_like(last_read);
     const bool x_wanted = ctx->needs_input_grad(0);
     const Tensor dx = x_wanted ? at::empty({dy.size(0), x.size(-1)}, x.options()) : Tensor();
     {
       const Tensor some = at::empty({std::min(kPartRows, dy.size(0)), w1.size(0)}, x.options());
+      const Tensor slopes_again = lean ? at::empty_like(some) : Tensor();
       by_parts(dy.size(0), [&](std::int64_t first, std::int64_t count) {
-        Tensor made = some.narrow(0, 0, count), dh = dhidden.narrow(0, first, count);
-        product_into(made, dy.narrow(0, first, count), w2);
-        at::mul_out(dh, made, slope.narrow(0, first, count));
+        const auto part = [&](const Tensor& t) { return t.narrow(0, first, count); };
+        Tensor made = some.narrow(0, 0, count), dh = part(dhidden);
+        const Tensor slopes = lean ? slopes_again.narrow(0, 0, count) : part(slope);
+        if (lean) bias_gelu(part(sums), b1, part(hidden), slopes);
+        product_into(made, part(dy), w2);
+        at::mul_out(dh, made, slopes);
         if (!x_wanted) return;
-        Tensor out = dx.narrow(0, first, count);
+        Tensor out = part(dx);
         product_into(out, dh, w1);
       });
     }
@@ -129,8 +149,7 @@ at::Tensor mlp(const at::Tensor& x, const at::Tensor& w1, const at::Tensor& b1,
                const at::Tensor& w2, const at::Tensor& b2, bool output_needed) {
   if (records({x, w1, b1, w2, b2})) return MlpFunction::apply(x, w1, b1, w2, b2, output_needed);
   const auto dtype = compute_dtype(x);
-  return run_layers(x.to(dtype), {w1.to(dtype), b1, w2.to(dtype), b2.to(dtype)}, {}, {},
-                    output_needed);
+  return run_layers(x.to(dtype), {w1.to(dtype), b1, w2.to(dtype), b2.to(dtype)}, {}, output_needed);
 }
 
 }  // namespace pareprop

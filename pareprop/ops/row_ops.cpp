@@ -132,20 +132,21 @@ std::tuple<Tensor, Tensor, Tensor> norm_rows_backward(const Tensor& dy, const Te
                                         rstd, weight, weight, {true, true, true});
 }
 
-void bias_gelu_(Tensor& h, const Tensor& bias, const Tensor& slope) {
+void bias_gelu(const Tensor& x, const Tensor& bias, const Tensor& h, const Tensor& slope) {
   const std::int64_t width = h.size(-1), rows = row_count(h);
   const bool done =
       with_kernels(h, bias.scalar_type(), h.scalar_type(), [&]<typename T, typename S>() {
         split_rows(h, rows, width, [&](std::int64_t begin, std::int64_t end) {
           row_kernels<T, S>().bias_gelu(
-              h.mutable_data_ptr<S>() + begin * width, bias.const_data_ptr<T>(), end - begin, width,
+              x.const_data_ptr<S>() + begin * width, bias.const_data_ptr<T>(), end - begin, width,
+              h.mutable_data_ptr<S>() + begin * width,
               slope.defined() ? slope.mutable_data_ptr<S>() + begin * width : nullptr);
         });
       });
   if (done) return;
-  h.add_(bias);
-  if (slope.defined()) slope.copy_(at::gelu_backward(at::ones_like(h), h));
-  h.copy_(at::gelu(h));
+  const Tensor sum = x.add(bias).to(h.scalar_type());
+  if (slope.defined()) slope.copy_(at::gelu_backward(at::ones_like(sum), sum));
+  h.copy_(at::gelu(sum));
 }
 
 Tensor add_scaled(Tensor u, const Tensor& f, double factor, bool over_u) {

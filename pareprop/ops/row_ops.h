@@ -22,8 +22,10 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> norm_rows_backward(const at::Tens
                                                                   const at::Tensor& mean,
                                                                   const at::Tensor& rstd);
 
-// h = gelu(h + bias) in place; `slope`, where defined, gets gelu'(h + bias). Both are contiguous.
-void bias_gelu_(at::Tensor& h, const at::Tensor& bias, const at::Tensor& slope);
+// h = gelu(x + bias), which may be over x; `slope`, where defined, gets gelu'(x + bias). All are
+// contiguous.
+void bias_gelu(const at::Tensor& x, const at::Tensor& bias, const at::Tensor& h,
+               const at::Tensor& slope);
 
 // u + factor * f, where f may have a narrower type; rounded to a whole number before it is added
 // where u has an integer type. Over u, or in a new tensor. Both have the same sizes.

@@ -8,8 +8,10 @@
 namespace pareprop::plan {
 namespace {
 
+bool keeps_tape(Policy policy) { return policy == Policy::store || policy == Policy::products; }
+
 std::int64_t edge_bytes(const StackProfile& stack, Policy below, Policy policy) {
-  return policy == Policy::store && below != Policy::store ? stack.edge : 0;
+  return keeps_tape(policy) && !keeps_tape(below) ? stack.edge : 0;
 }
 
 // Note [Search by labels]

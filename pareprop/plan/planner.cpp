@@ -4,6 +4,8 @@
 #include <cmath>
 #include <utility>
 
+#include "pareprop/plan/lane_time.h"
+
 namespace pareprop::plan {
 
 Planner::Planner(const std::function<std::shared_ptr<models::Model>()>& make,
@@ -48,7 +50,19 @@ const Profile& Planner::profile_of(const StepPlan& step) const {
 
 double Planner::seconds(const StepPlan& step) const {
   if (plain()) return 0.0;
-  return evaluate(profile_of(step), step.mode == Mode::pareprop, step.policies).seconds;
+  const Profile& profile = profile_of(step);
+  return seconds(profile, evaluate(profile, step.mode == Mode::pareprop, step.policies));
+}
+
+// The search adds up blocks; lanes are better known by their schedule.
+double Planner::seconds(const Profile& profile, const Choice& choice) {
+  double sum = profile.seconds;
+  for (std::size_t s = 0; s < profile.stacks.size(); ++s) {
+    const StackProfile& stack = profile.stacks[s];
+    if (!choice.overlap || (stack.depth() > 0 && !stack.in_lanes.known())) return choice.seconds;
+    sum += seconds_in_lanes(stack, choice.policies.at(s));
+  }
+  return sum;
 }
 
 const Plan& Planner::leanest() {
@@ -99,7 +113,7 @@ Plan Planner::plan_step(std::int64_t budget) {
 
 bool Planner::overlap_pays(const Variant& variant) const {
   const auto reversed = all(Mode::reprop).policies;
-  return evaluate(variant.profile, true, reversed).seconds <
+  return seconds(variant.profile, evaluate(variant.profile, true, reversed)) <
          evaluate(variant.profile, false, reversed).seconds;
 }
 
@@ -117,11 +131,12 @@ void Planner::improve(Plan& best, const Variant& variant, bool overlap, std::int
     const StepPlan step = step_plan(choice, variant.recompute_between);
     const Prediction usage = dry_.run(step);
     const std::int64_t spare = budget - usage.at_most;
-    if (spare >= 0 && std::pair(choice.seconds, usage.at_most) <
-                          std::pair(best.seconds, best.predicted.at_most)) {
+    const double taken = seconds(variant.profile, choice);
+    if (spare >= 0 &&
+        std::pair(taken, usage.at_most) < std::pair(best.seconds, best.predicted.at_most)) {
       best.step = step;
       best.predicted = usage;
-      best.seconds = choice.seconds;
+      best.seconds = taken;
     }
     return spare;
   };

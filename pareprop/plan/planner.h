@@ -61,6 +61,7 @@ class Planner {
     Profile profile;
   };
   const Profile& profile_of(const StepPlan& step) const;
+  static double seconds(const Profile& profile, const Choice& choice);
   bool overlap_pays(const Variant& variant) const;
   void improve(Plan& best, const Variant& variant, bool overlap, std::int64_t budget);
 

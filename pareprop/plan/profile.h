@@ -8,9 +8,6 @@
 
 namespace pareprop::plan {
 
-inline constexpr std::array kPolicies = {Policy::store, Policy::checkpoint, Policy::anchor,
-                                         Policy::reverse};
-
 // What one block of a stack costs under a policy.
 struct BlockCost {
   std::int64_t kept = 0;   // bytes from its forward pass on until its gradient, beyond `reverse`
@@ -34,10 +31,19 @@ inline const BlockCost& cost_of(const PolicyCosts& costs, Policy policy) {
 // of what lies above, streams, stage boundaries, data. The peak is the largest of these sums, and
 // of those between the stacks (`above`) and after the last one (`below`).
 
+// Seconds of the tasks of one block, summed by kind, while both lanes run.
+struct LaneTimes {
+  double recover = 0.0, gradient = 0.0, weight_gradient = 0.0;
+
+  bool known() const { return gradient > 0.0; }
+  bool operator==(const LaneTimes&) const = default;
+};
+
 // Consecutive equal blocks.
 struct StackProfile {
   PolicyCosts serial;
   PolicyCosts overlapped;
+  LaneTimes in_lanes = {};
   std::vector<std::int64_t> live;  // one a block
   std::int64_t edge = 0;           // kept besides, by a stored block above one that is not
   // At the highest between the backward pass of the stack above and that of this one, what is kept

@@ -5,9 +5,9 @@
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <limits>
+#include <utility>
 
 #include "pareprop/graph/timeline.h"
 
@@ -20,31 +20,39 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-// Backward passes of one step.
-struct TimedStep {
-  // Of each stack with blocks, the last one first.
-  std::vector<double> makespans, recoveries, gradients_in_lanes;
-  double all = 0.0;
+// What was seen of the backward pass of a stack with blocks.
+struct SeenStack {
+  double makespan = 0.0;
+  LaneTimes sums;  // of all its tasks, by kind
+
+  void add(TaskKind kind, double seconds) {
+    (kind == TaskKind::recover    ? sums.recover
+     : kind == TaskKind::gradient ? sums.gradient
+                                  : sums.weight_gradient) += seconds;
+  }
+};
+
+struct SeenStep {
+  std::vector<SeenStack> stacks;  // the last one of the network first
+  double all = 0.0;               // seconds of the step
 
   double rest() const {
     double rest = all;
-    for (const double makespan : makespans) rest -= makespan;
+    for (const SeenStack& stack : stacks) rest -= stack.makespan;
     return std::max(rest, 0.0);
   }
 };
 
-TimedStep timed_step(models::Model& model, const models::Batch& batch, StackOptions options) {
-  TimedStep step;
-  options.on_trace = [&step](const TaskGraph& graph, const Timeline& timeline) {
-    std::array<double, 3> sums{};  // by kind
+SeenStep timed_step(models::Model& model, const models::Batch& batch, StackOptions options) {
+  SeenStep step;
+  SeenStack below;  // what was recovered of it in advance
+  options.on_trace = [&](const TaskGraph& graph, const Timeline& timeline) {
+    SeenStack& stack = step.stacks.emplace_back(std::exchange(below, {}));
+    stack.makespan = timeline.makespan();
     for (const Span& span : timeline.spans) {
-      sums[static_cast<std::size_t>(graph[span.task].kind)] += span.length();
+      const Task& task = graph[span.task];
+      (task.stack == 0 ? stack : below).add(task.kind, span.length());
     }
-    const auto [recovery, gradient, weight_gradient] = sums;
-    step.makespans.push_back(timeline.makespan());
-    step.recoveries.push_back(recovery);
-    // Gradients are a chain on one lane; weight gradients fill the other, then both.
-    step.gradients_in_lanes.push_back(std::max(gradient, (gradient + weight_gradient) / 2));
   };
   model.set_stack_options(options);
   const auto begin = Clock::now();
@@ -56,15 +64,8 @@ TimedStep timed_step(models::Model& model, const models::Batch& batch, StackOpti
   return step;
 }
 
-TimedStep fastest_step(models::Model& model, const models::Batch& batch,
-                       const StackOptions& options) {
-  constexpr int kSteps = 3;  // the first one warms up
-  TimedStep fastest;
-  for (int i = 0; i < kSteps; ++i) {
-    TimedStep step = timed_step(model, batch, options);
-    if (i == 0 || step.all < fastest.all) fastest = std::move(step);
-  }
-  return fastest;
+void keep_faster(SeenStep& fastest, SeenStep step) {
+  if (fastest.stacks.empty() || step.all < fastest.all) fastest = std::move(step);
 }
 
 }  // namespace
@@ -73,24 +74,30 @@ StepTimes measure_step_times(models::Model& model, const models::Batch& batch, S
                              bool overlapped) {
   model.train();
   options.keep_tail = false;
-  options.mode = Mode::reprop;
-  const TimedStep serial = fastest_step(model, batch, options);
-  options.mode = Mode::pareprop;
-  const TimedStep lanes = overlapped ? fastest_step(model, batch, options) : TimedStep{};
+  SeenStep serial, lanes;
+  // In turns, so that a slow moment of the machine does not speak for one of them; the first of
+  // each warms up.
+  constexpr int kRounds = 4;
+  for (int round = 0; round < kRounds; ++round) {
+    options.mode = Mode::reprop;
+    keep_faster(serial, timed_step(model, batch, options));
+    if (!overlapped) continue;
+    options.mode = Mode::pareprop;
+    keep_faster(lanes, timed_step(model, batch, options));
+  }
   StepTimes times{.stacks = {}, .rest = serial.rest()};
-  std::size_t at = serial.makespans.size();  // of the network's first stack: the last to run back
+  std::size_t at = serial.stacks.size();  // of the network's first stack: the last to run back
   for (const Stack& stack : model.stacks()) {
-    StackTimes own;
-    if (stack->depth() > 0) {
-      --at;
-      own.recover = serial.recoveries[at] / stack->depth();
-      own.gradient = serial.makespans[at] / stack->depth() - own.recover;
-      if (overlapped) {
-        own.overlapped = lanes.makespans[at] / stack->depth();
-        own.gradient_in_lanes = lanes.gradients_in_lanes[at] / stack->depth();
-      }
-    }
-    times.stacks.push_back(own);
+    StackTimes& own = times.stacks.emplace_back();
+    const int depth = stack->depth();
+    if (depth == 0) continue;
+    --at;
+    own.recover = serial.stacks[at].sums.recover / depth;
+    own.gradient = serial.stacks[at].makespan / depth - own.recover;
+    if (!overlapped) continue;
+    const auto& [recover, gradient, weight_gradient] = lanes.stacks[at].sums;
+    own.overlapped = lanes.stacks[at].makespan / depth;
+    own.in_lanes = {recover / depth, gradient / depth, weight_gradient / depth};
   }
   return times;
 }
@@ -102,12 +109,17 @@ void set_seconds(Profile& profile, const StepTimes& times, double measured_rest)
     const StackTimes& own = times.stacks.at(s);
     const double none = cost_of(stack.serial, Policy::store).seconds;
     const double all = cost_of(stack.serial, Policy::reverse).seconds - none;
-    const double in_lanes = own.gradient_in_lanes > 0.0 ? own.gradient_in_lanes : own.gradient;
+    // Gradients are a chain on one lane; weight gradients fill the other, then both.
+    const auto& [recover, gradient, weight_gradient] = stack.in_lanes = own.in_lanes;
+    const double in_lanes =
+        own.in_lanes.known() ? std::max(gradient, (gradient + weight_gradient) / 2) : own.gradient;
     const double beside = own.overlapped > 0.0 ? own.overlapped - in_lanes : own.recover;
     for (std::size_t p = 0; p < kPolicies.size(); ++p) {
       const double share = all > 0.0 ? (stack.serial[p].seconds - none) / all : 0.0;
+      // Part of the gradient, so nothing runs beside it.
+      const double again = kPolicies[p] == Policy::products ? own.recover : beside;
       stack.serial[p].seconds = own.gradient + share * own.recover;
-      stack.overlapped[p].seconds = in_lanes + share * beside;
+      stack.overlapped[p].seconds = in_lanes + share * again;
     }
   }
 }

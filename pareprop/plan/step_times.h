@@ -13,8 +13,7 @@ struct StackTimes {
   double recover = 0.0;     // its recomputation, alone
   double gradient = 0.0;    // the rest, alone
   double overlapped = 0.0;  // both, in two lanes; 0: not measured
-  // The rest in two lanes that have nothing to recover beside it; 0: as alone.
-  double gradient_in_lanes = 0.0;
+  LaneTimes in_lanes = {};
 
   bool operator==(const StackTimes&) const = default;
 };

@@ -16,7 +16,7 @@ namespace pareprop::plan {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr int kVersion = 2;
+constexpr int kVersion = 3;
 
 // FNV-1a.
 std::string file_name(const std::string& key) {
@@ -67,12 +67,19 @@ StepTimesFile::Found StepTimesFile::read() const {
     StepTimes times{.stacks = {}, .rest = json.at("rest").get<double>()};
     bool sound = is_time(times.rest);
     for (const auto& stack : json.at("stacks")) {
-      times.stacks.push_back({stack.at("recover").get<double>(), stack.at("gradient").get<double>(),
-                              stack.at("overlapped").get<double>(),
-                              stack.at("gradient_in_lanes").get<double>()});
+      const auto& lanes = stack.at("in_lanes");
+      times.stacks.push_back(
+          {stack.at("recover").get<double>(),
+           stack.at("gradient").get<double>(),
+           stack.at("overlapped").get<double>(),
+           {lanes.at("recover").get<double>(), lanes.at("gradient").get<double>(),
+            lanes.at("weight_gradient").get<double>()}});
       const StackTimes& last = times.stacks.back();
-      sound = sound && is_time(last.recover) && is_time(last.gradient) &&
-              is_time(last.overlapped) && is_time(last.gradient_in_lanes);
+      for (const double seconds :
+           {last.recover, last.gradient, last.overlapped, last.in_lanes.recover,
+            last.in_lanes.gradient, last.in_lanes.weight_gradient}) {
+        sound = sound && is_time(seconds);
+      }
     }
     if (sound) return {std::move(times), {}};
   } catch (const nlohmann::json::exception&) {
@@ -89,7 +96,10 @@ void StepTimesFile::write(const StepTimes& times) const {
     json["stacks"].push_back({{"recover", stack.recover},
                               {"gradient", stack.gradient},
                               {"overlapped", stack.overlapped},
-                              {"gradient_in_lanes", stack.gradient_in_lanes}});
+                              {"in_lanes",
+                               {{"recover", stack.in_lanes.recover},
+                                {"gradient", stack.in_lanes.gradient},
+                                {"weight_gradient", stack.in_lanes.weight_gradient}}}});
   }
   fs::create_directories(path_.parent_path());
   io::write_file(path_, json.dump(1) + "\n");

@@ -152,7 +152,7 @@ std::pair<at::Tensor, at::Tensor> StackCall::forward(const at::Tensor& x1, const
     const at::Tensor x = arithmetic_->leave(u[at + 1]);
     at::Tensor f;
     if (for_backward && keep.tape) {
-      std::tie(tapes_[at], f) = record_tape(branch, x, tape_extras_);
+      std::tie(tapes_[at], f) = record_tape(branch, x, tape_extras_, {.lean = keep.lean});
       check_no_unknown_leaf(branch, tapes_[at], branch_leaves(k));
     } else {
       f = run_branch(branch, x, extras_);

@@ -140,7 +140,7 @@ void StackCall::recover(int k) {
     x = arithmetic_->leave(live_[at + 1]);
   }
   const std::int64_t before = live_tape_bytes();
-  auto [tape, f] = record_tape(branch, x, tape_extras_, !skip);
+  auto [tape, f] = record_tape(branch, x, tape_extras_, {.output_needed = !skip});
   measure_tape(k, live_tape_bytes() - before);
   check_no_unknown_leaf(branch, tape, branch_leaves(k));
   tapes_[at] = std::move(tape);

@@ -12,6 +12,7 @@
 #include "pareprop/memory/meter.h"
 #include "pareprop/ops/consumed_tape.h"
 #include "pareprop/ops/describe.h"
+#include "pareprop/ops/lean_tape.h"
 #include "pareprop/ops/random_stream.h"
 
 namespace pareprop {
@@ -71,12 +72,14 @@ at::Tensor run_branch(const BranchSetting& setting, const at::Tensor& x,
 }
 
 std::pair<Tape, at::Tensor> record_tape(const BranchSetting& setting, const at::Tensor& x,
-                                        const std::vector<at::Tensor>& extras, bool output_needed) {
+                                        const std::vector<at::Tensor>& extras,
+                                        const Recording& how) {
   c10::AutoGradMode graph(true);
+  LeanTapeScope lean(how.lean);
   memory::TagScope tag(memory::Tag::tape);
   Tape tape;
   tape.input = x.detach().requires_grad_(true);
-  const at::Tensor output = call(setting, tape.input, extras, output_needed);
+  const at::Tensor output = call(setting, tape.input, extras, how.output_needed);
   if (output.requires_grad()) tape.root = torch::autograd::impl::gradient_edge(output);
   return {std::move(tape), output.detach()};
 }

@@ -42,10 +42,15 @@ struct TapeGradients {
 at::Tensor run_branch(const BranchSetting& setting, const at::Tensor& x,
                       const std::vector<at::Tensor>& extras);
 
+struct Recording {
+  bool output_needed = true;  // see BranchCall
+  bool lean = false;          // as ops/lean_tape.h
+};
+
 // Runs it with one, and returns the output without. `extras` that need gradients must be leaves.
 std::pair<Tape, at::Tensor> record_tape(const BranchSetting& setting, const at::Tensor& x,
                                         const std::vector<at::Tensor>& extras,
-                                        bool output_needed = true);
+                                        const Recording& how = {});
 
 // Throws std::logic_error when the tape uses a leaf that requires gradient and is not in `known`.
 void check_no_unknown_leaf(const BranchSetting& setting, const Tape& tape,

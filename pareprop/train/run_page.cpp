@@ -81,13 +81,12 @@ std::string data_note(const TrainConfig& config, const TrainResult& result) {
          "; more of them (--workers) make it faster where cores are free.</p>\n";
 }
 
-constexpr std::array kPolicies = {Policy::store, Policy::checkpoint, Policy::anchor,
-                                  Policy::reverse};
-
 std::string_view meaning(Policy policy) {
   switch (policy) {
     case Policy::store:
       return "keeps what its gradient needs";
+    case Policy::products:
+      return "keeps what its matrix products made, and computes the rest again";
     case Policy::checkpoint:
       return "keeps both of its inputs, and is recomputed";
     case Policy::anchor:

@@ -14,6 +14,7 @@ inline constexpr std::string_view kRunPageStyle = R"(
   .chip { display: inline-block; min-width: 1.5rem; padding: 0 .3rem; border-radius: 3px;
           text-align: center; font-size: .8rem; font-weight: 600; }
   .store { background: #f7bd6a; }
+  .products { background: #efe08a; }
   .checkpoint { background: #e3c1e8; }
   .anchor { background: #a3d9a0; }
   .reverse { background: #8ec7ee; }
@@ -31,6 +32,7 @@ inline constexpr std::string_view kRunPageStyle = R"(
   @media (prefers-color-scheme: dark) {
     .config tr { border-color: #2a313c; }
     .store { background: #8f5a10; }
+    .products { background: #6d6210; }
     .checkpoint { background: #6f4177; }
     .anchor { background: #2c6e35; }
     .reverse { background: #1f5f8f; }

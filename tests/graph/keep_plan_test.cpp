@@ -74,8 +74,9 @@ TEST(KeepPlan, SufficesAndKeepsNothingUnread) {
       const BranchKeep& keep = plan.branches[static_cast<std::size_t>(k)];
       const bool is_drift = k == 0 && options.recover_bottom && !keep.tape && keep.wants_value;
       ASSERT_EQ(keep.wants_value, oracle.read.count(k) == 1 || is_drift) << "u[" << k << "]";
-      const bool stored = policies[static_cast<std::size_t>(k / 2)] == Policy::store ||
-                          k >= 2 * depth - options.tail;
+      const Policy policy = policies[static_cast<std::size_t>(k / 2)];
+      ASSERT_EQ(keep.lean, policy == Policy::products) << "branch " << k;
+      const bool stored = policy == Policy::store || keep.lean || k >= 2 * depth - options.tail;
       ASSERT_EQ(keep.tape, stored) << "branch " << k;
     }
   }

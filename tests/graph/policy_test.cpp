@@ -9,7 +9,7 @@ namespace pareprop {
 namespace {
 
 TEST(Policy, NamesAndParsesBack) {
-  for (Policy policy : {Policy::store, Policy::checkpoint, Policy::anchor, Policy::reverse}) {
+  for (Policy policy : kPolicies) {
     EXPECT_EQ(parse_policy(name(policy)), policy);
   }
   EXPECT_EQ(name(Policy::anchor), "anchor");

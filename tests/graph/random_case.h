@@ -11,10 +11,10 @@
 namespace pareprop::testing {
 
 inline std::vector<Policy> random_policies(std::mt19937& random, int depth) {
-  constexpr Policy kAll[] = {Policy::store, Policy::checkpoint, Policy::anchor, Policy::reverse};
+  std::uniform_int_distribution<std::size_t> any(0, kPolicies.size() - 1);
   std::vector<Policy> policies;
   for (int i = 0; i < depth; ++i) {
-    policies.push_back(kAll[std::uniform_int_distribution<int>(0, 3)(random)]);
+    policies.push_back(kPolicies[any(random)]);
   }
   return policies;
 }

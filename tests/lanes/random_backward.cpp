@@ -37,11 +37,9 @@ std::uint64_t weight_gradient(const std::vector<std::uint64_t>& gradient, int k,
 
 KeepPlan random_plan(std::mt19937_64& random, int max_depth) {
   const auto upto = [&](int n) { return std::uniform_int_distribution(0, n)(random); };
-  constexpr Policy kPolicies[] = {Policy::store, Policy::checkpoint, Policy::anchor,
-                                  Policy::reverse};
   std::vector<Policy> policies(at(upto(max_depth)));
   const bool all_reverse = upto(2) == 0;
-  for (Policy& policy : policies) policy = all_reverse ? Policy::reverse : kPolicies[upto(3)];
+  for (Policy& policy : policies) policy = all_reverse ? Policy::reverse : kPolicies[at(upto(4))];
   return keep_plan(policies, {.tail = upto(3) == 0 ? upto(4) : 0, .recover_bottom = upto(1) == 0});
 }
 

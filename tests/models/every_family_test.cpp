@@ -42,6 +42,44 @@ TEST(EveryFamily, ActivationBytesAreWhatTheMeterSeesInARealStep) {
   }
 }
 
+TEST(EveryFamily, ProductsAloneGiveTheBitsOfStoredTrainingInLessMemory) {
+  memory::install_caching_allocator();
+  for (const auto& [model_name, overrides] :
+       {Small{"vit_tiny", {.depths = {3}, .width = 48, .image_size = 64}},
+        Small{"swin_tiny", {.depths = {2, 1, 2, 1}, .width = 24, .image_size = 56}},
+        Small{"mvit_cifar", {.depths = {2, 1, 2}, .width = 16}},
+        Small{"roberta_base", {.depths = {3}, .width = 48, .length = 24, .vocabulary = 101}}}) {
+    Overrides changed = overrides;
+    changed.dropout = 0.1;
+    auto model = make_model(model_name, changed);
+    for (const Precision precision : {Precision::fp32, Precision::bf16}) {
+      SCOPED_TRACE(model_name + std::string(", ") + std::string(name(precision)));
+      std::vector<std::vector<at::Tensor>> gradients;
+      std::vector<std::int64_t> peaks;
+      for (const Policy policy : {Policy::store, Policy::products}) {
+        model->set_stack_options({.mode = Mode::reprop, .precision = precision});
+        for (Stack stack : model->stacks()) {
+          StackOptions own = stack->options();
+          own.policies.assign(static_cast<std::size_t>(stack->depth()), policy);
+          stack->set_options(own);
+        }
+        const Batch example = model->example(2, 1);
+        memory::reset_peaks();
+        const auto before = memory::usage().activation_live;
+        model->loss(example, {.pass = std::make_shared<Pass>(1, 2)}).backward();
+        peaks.push_back(memory::usage().activation_peak - before);
+        gradients.emplace_back();
+        for (auto& parameter : model->parameters()) {
+          gradients.back().push_back(parameter.grad().clone());
+        }
+        drop_gradients(*model);
+      }
+      EXPECT_TRUE(bit_identical(gradients[0], gradients[1]));
+      EXPECT_LT(peaks[1], peaks[0]);
+    }
+  }
+}
+
 TEST(EveryFamily, PlainNetworksTrainStoredOrCheckpointed) {
   for (const auto& [model_name, overrides] :
        {Small{"vit_tiny", {.depths = {3}, .width = 48, .image_size = 64}},

@@ -46,16 +46,19 @@ Profile random_profile(Random& random) {
 
 // Every choice there is.
 void for_each_choice(const Profile& profile, const std::function<void(const Choice&)>& visit) {
-  int blocks = 0;
-  for (const StackProfile& stack : profile.stacks) blocks += stack.depth();
+  constexpr int kCount = static_cast<int>(kPolicies.size());
+  int choices = 1;
+  for (const StackProfile& stack : profile.stacks) {
+    for (int i = 0; i < stack.depth(); ++i) choices *= kCount;
+  }
   for (const bool overlap : {false, true}) {
-    for (int code = 0; code < 1 << (2 * blocks); ++code) {
+    for (int code = 0; code < choices; ++code) {
       std::vector<std::vector<Policy>> policies;
       int rest = code;
       for (const StackProfile& stack : profile.stacks) {
         auto& own = policies.emplace_back();
-        for (int i = 0; i < stack.depth(); ++i, rest >>= 2) {
-          own.push_back(kPolicies[static_cast<std::size_t>(rest & 3)]);
+        for (int i = 0; i < stack.depth(); ++i, rest /= kCount) {
+          own.push_back(kPolicies[static_cast<std::size_t>(rest % kCount)]);
         }
       }
       visit(evaluate(profile, overlap, std::move(policies)));
@@ -96,6 +99,7 @@ TEST(Choose, IsTheFastestOfAllChoicesWithinTheBudget) {
 Profile plain_profile(int depth) {
   StackProfile stack;
   stack.serial = {{{.kept = 100, .extra = 10, .seconds = 2.0},
+                   {.kept = 60, .extra = 50, .seconds = 2.25},
                    {.kept = 20, .extra = 110, .seconds = 2.5},
                    {.kept = 10, .extra = 110, .seconds = 2.75},
                    {.kept = 0, .extra = 110, .seconds = 3.0}}};
@@ -131,9 +135,9 @@ TEST(Choose, ManyBlocksOfSeveralKindsTakeNoLongTime) {
   Profile profile;
   for (const int depth : {3, 4, 40, 3}) {
     StackProfile stack;
-    for (int p = 0; p < 4; ++p) {
+    for (int p = 0; p < 5; ++p) {
       const auto at = static_cast<std::size_t>(p);
-      stack.serial[at] = {(3 - p) * 1'000'003 + below(random, 999), 4'000'000, 1.0 + 0.37 * p};
+      stack.serial[at] = {(4 - p) * 1'000'003 + below(random, 999), 4'000'000, 1.0 + 0.37 * p};
     }
     stack.overlapped = stack.serial;
     stack.live.assign(static_cast<std::size_t>(depth), 0);

@@ -26,7 +26,7 @@ class StepTimesFileTest : public ::testing::Test {
 
   fs::path folder_ = fs::path(::testing::TempDir()) / "step-times-file-test";
   StepTimesFile file_{folder_ / "times", "vit_tiny, batch 4"};
-  StepTimes times_{.stacks = {{0.25, 0.5, 0.625, 0.5625}, {0.0, 0.0, 0.0, 0.0}}, .rest = 1.5};
+  StepTimes times_{.stacks = {{0.25, 0.5, 0.625, {0.5, 0.75, 0.875}}, {}}, .rest = 1.5};
 };
 
 TEST_F(StepTimesFileTest, ReadsWhatWasWritten) {
@@ -53,7 +53,7 @@ TEST_F(StepTimesFileTest, DamageIsSaidAndMeasuredOver) {
   const std::string whole = text();
   for (const std::string& bad :
        {std::string(), whole.substr(0, whole.size() / 2), std::string("[]"), std::string("{}"),
-        std::string(R"({"version":2})"), std::string(R"({"version":"1"})"), [&] {
+        std::string(R"({"version":3})"), std::string(R"({"version":"1"})"), [&] {
           std::string negative = whole;
           return negative.replace(negative.find("0.25"), 4, "-1.0");
         }()}) {

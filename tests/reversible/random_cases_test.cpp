@@ -60,9 +60,8 @@ Case random_case(std::uint64_t seed) {
   constexpr Mode modes[] = {Mode::stored, Mode::checkpoint, Mode::reprop, Mode::pareprop};
   c.options.mode = modes[pick(4)];
   if (coin()) {
-    constexpr Policy policies[] = {Policy::store, Policy::checkpoint, Policy::anchor,
-                                   Policy::reverse};
-    for (int i = 0; i < c.depth; ++i) c.options.policies.push_back(policies[pick(4)]);
+    for (int i = 0; i < c.depth; ++i)
+      c.options.policies.push_back(kPolicies[static_cast<std::size_t>(pick(5))]);
   }
   constexpr Precision precisions[] = {Precision::fp64, Precision::fp32, Precision::bf16};
   c.options.precision = precisions[pick(3)];

@@ -20,8 +20,9 @@ struct RowKernels {
   // Writes dx, adds to dweight and dbias (width).
   void (*norm_backward)(const S* dy, const T* x, const T* weight, const T* mean, const T* rstd,
                         std::int64_t rows, std::int64_t width, T* dx, T* dweight, T* dbias);
-  // h = gelu(h + bias), and gelu'(h + bias) in `slope` unless that is null.
-  void (*bias_gelu)(S* h, const T* bias, std::int64_t rows, std::int64_t width, S* slope);
+  // h = gelu(x + bias), which may be over x, and gelu'(x + bias) in `slope` unless that is null.
+  void (*bias_gelu)(const S* x, const T* bias, std::int64_t rows, std::int64_t width, S* h,
+                    S* slope);
   // sums += the rows of x.
   void (*add_rows)(const S* x, std::int64_t rows, std::int64_t width, T* sums);
   // sum = u + factor * f, count values; sum may be u.

@@ -236,10 +236,10 @@ inline Gelu<float> gelu(const Pair<float>& x) {
 }
 
 template <typename T, typename S>
-void bias_gelu(S* h, const T* bias, std::int64_t rows, std::int64_t width, S* slope) {
-  for (std::int64_t r = 0; r < rows; ++r, h += width) {
+void bias_gelu(const S* x, const T* bias, std::int64_t rows, std::int64_t width, S* h, S* slope) {
+  for (std::int64_t r = 0; r < rows; ++r, x += width, h += width) {
     along<T>(width, [&](auto get, auto put) {
-      const Gelu<T> g = gelu(get(h) + get(bias));
+      const Gelu<T> g = gelu(get(x) + get(bias));
       put(g.value, h);
       if (slope != nullptr) put(g.slope, slope);
     });

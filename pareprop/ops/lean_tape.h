@@ -1,0 +1,21 @@
+#pragma once
+
+namespace pareprop {
+
+// Says that ops which this thread records should keep what their products made, and compute again
+// in their backward what is cheap to compute from it: GELU, probabilities, weights in the type of
+// products. The bits are the same.
+class LeanTapeScope {
+ public:
+  explicit LeanTapeScope(bool lean);
+  ~LeanTapeScope();
+  LeanTapeScope(const LeanTapeScope&) = delete;
+  LeanTapeScope& operator=(const LeanTapeScope&) = delete;
+
+ private:
+  bool previous_;
+};
+
+bool tape_is_lean();
+
+}  // namespace pareprop
