@@ -144,10 +144,11 @@ Prediction DryStep::run(const StepPlan& plan) {
 
 Prediction DryStep::run(const StepPlan& plan, std::int64_t batch, bool accumulates) {
   const memory::Usage before = others();
-  const auto lane = std::make_shared<MeteredLane>(kOverlapped);
+  const auto lane = std::make_shared<MeteredLane>(kOverlapped, shape_.only_activations);
   apply(plan, *model_, options(lane));
   metered_backward(*lane, batch, accumulates);
   Prediction usage{lane->usage()};
+  const std::int64_t in_order = shape_.only_activations ? usage.activation_peak : usage.total_peak;
   drop_gradients();
 
   for (std::size_t tag = 0; tag < memory::kTags; ++tag) usage.peak[tag] -= before.live[tag];
@@ -157,9 +158,9 @@ Prediction DryStep::run(const StepPlan& plan, std::int64_t batch, bool accumulat
   for (const Stack& stack : model_->stacks()) more += 512 * stack->depth();
   usage.at_most = usage.activation_peak / 256;
   if (plan.mode == Mode::pareprop) {
-    std::int64_t worst = usage.total_peak;
+    std::int64_t worst = in_order;
     for (const MeteredRun& run : lane->runs()) worst = std::max(worst, run.worst_meeting());
-    more += worst - usage.total_peak;
+    more += worst - in_order;
     // What two tasks share goes with the later one, which another order makes another: seldom.
     usage.at_most += usage.activation_peak / 64;
   }

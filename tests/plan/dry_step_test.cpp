@@ -9,6 +9,7 @@
 #include "pareprop/lanes/serial_lane.h"
 #include "pareprop/memory/caching_allocator.h"
 #include "pareprop/models/registry.h"
+#include "pareprop/plan/metered_lane.h"
 #include "pareprop/reversible/torch_lanes.h"
 
 namespace pareprop::plan {
@@ -119,6 +120,33 @@ TEST(DryStep, CountsOptimizerAndWhatItIsTold) {
   const std::int64_t added = peak({.batch = 2, .optimizer_copies = 0, .accumulates = true});
   EXPECT_GT(added, without);
   EXPECT_LE(added, without + 2 * weights);
+}
+
+// Weights' gradients are highest where activations are not: meetings of lanes must be looked for
+// among what counts.
+TEST(DryStep, MeetingsOfLanesAreThoseOfActivationsWhenOnlyTheyCount) {
+  const models::Overrides overrides{.depths = {2, 2, 2, 2}, .width = 48, .image_size = 112};
+  const auto make = [&] {
+    return models::make_model("swin_tiny", overrides, {.device = at::kMeta});
+  };
+  const StepPlan plan{.mode = Mode::pareprop, .recompute_between = true};
+  DryStep dry(make, {.batch = 2, .accumulates = true, .only_activations = true});
+  const std::int64_t predicted = dry.run(plan).activation_peak;
+
+  const auto model = make();
+  const auto lane = std::make_shared<MeteredLane>(2, /*only_activations=*/true);
+  model->train();
+  apply(plan, *model, {.executor = lane});
+  const std::int64_t before = memory::usage().activation_live;
+  const auto step = [&] {
+    model->loss(model->example(2, 0), {.pass = std::make_shared<Pass>(0, 0)}).backward();
+  };
+  step();
+  lane->begin();
+  step();
+  std::int64_t worst = 0;
+  for (const MeteredRun& run : lane->runs()) worst = std::max(worst, run.worst_meeting());
+  EXPECT_GE(predicted, worst - before);
 }
 
 TEST(DryStep, CountsOnlyActivationsWhenAsked) {
