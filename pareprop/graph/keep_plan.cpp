@@ -14,7 +14,7 @@ KeepPlan keep_plan(const std::vector<Policy>& policies, const KeepOptions& optio
     const Policy policy = policies[static_cast<std::size_t>(k / 2)];
     const bool is_x2 = k % 2 == 1;
     at(k).lean = policy == Policy::products;
-    at(k).tape = policy == Policy::store || at(k).lean || k >= count - options.tail;
+    at(k).tape = keeps_tape(policy) || k >= count - options.tail;
     at(k).value = policy == Policy::checkpoint || (policy == Policy::anchor && is_x2);
   }
 

@@ -11,7 +11,7 @@ namespace pareprop {
 // Note [The chain of branches].
 struct BranchKeep {
   bool tape = false;   // the tape is kept from the forward pass
-  bool lean = false;   // of it only what products made
+  bool lean = false;   // of it only what matrix products read and made
   bool value = false;  // u[k] is kept from the forward pass
   bool wants_value =
       false;  // the backward pass uses u[k]; if it is not kept, recover(k) must make it

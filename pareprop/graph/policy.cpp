@@ -13,6 +13,8 @@ constexpr std::array kPolicyNames = {
     std::pair{Policy::reverse, "reverse"},
 };
 
+static_assert(kPolicyNames.size() == kPolicies.size());
+
 constexpr std::array kModeNames = {
     std::pair{Mode::stored, "stored"},  std::pair{Mode::checkpoint, "checkpoint"},
     std::pair{Mode::reprop, "reprop"},  std::pair{Mode::pareprop, "pareprop"},

@@ -10,14 +10,20 @@ namespace pareprop {
 // What the forward pass keeps of one block, y1 = x1 + F(x2), y2 = x2 + G(y1).
 enum class Policy {
   store,       // everything its gradient needs: nothing is recomputed
-  products,    // what matrix products made: GELU and probabilities are computed again
+  products,    // what matrix products read and made: GELU and probabilities are computed again
   checkpoint,  // both inputs, x1 and x2: branches are recomputed, streams are not
   anchor,      // x2 only: G is recomputed without its last product, and x2 does not drift
   reverse,     // nothing: inputs are recovered from outputs
 };
 
+// All, in the order of the enum.
 inline constexpr std::array kPolicies = {Policy::store, Policy::products, Policy::checkpoint,
                                          Policy::anchor, Policy::reverse};
+
+// Whether its tapes are kept from the forward pass, whole or lean.
+constexpr bool keeps_tape(Policy policy) {
+  return policy == Policy::store || policy == Policy::products;
+}
 
 // A named preset: one policy for every block, and whether the recover chain has its own lane.
 enum class Mode {

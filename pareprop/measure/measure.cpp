@@ -140,13 +140,14 @@ class Contest {
     }
   }
 
-  // Where each block has its own policy, those that store compute three products, the others four.
+  // Where each block has its own policy, those that keep their tape compute three products, the
+  // others four.
   static double products(const Entry& entry) {
     std::size_t blocks = 0, stored = 0;
     for (const StackOptions& stack : entry.stacks) {
       blocks += stack.policies.size();
       stored += static_cast<std::size_t>(
-          std::count(stack.policies.begin(), stack.policies.end(), Policy::store));
+          std::count_if(stack.policies.begin(), stack.policies.end(), keeps_tape));
     }
     if (blocks == 0) return pareprop::products(entry.row.contestant.mode);
     return 4.0 - static_cast<double>(stored) / static_cast<double>(blocks);

@@ -90,6 +90,11 @@ Tensor split_heads(const Tensor& t, std::int64_t heads) {
   return t.unflatten(-1, {heads, t.size(-1) / heads}).transpose(1, 2);
 }
 
+// As many as the product with v has.
+double scores_macs(const variable_list& in) {
+  return static_cast<double>(in[kQ].numel()) * static_cast<double>(in[kK].size(2));
+}
+
 Tensor run_forward(const variable_list& in, const std::optional<MaskDraw>& dropout, Tensor* kept) {
   const Tensor& q = in[kQ];
   Tensor output = at::empty({q.size(0), q.size(2), q.size(1) * q.size(3)}, q.options());
@@ -104,8 +109,7 @@ Tensor run_forward(const variable_list& in, const std::optional<MaskDraw>& dropo
                       kept != nullptr ? kept->mutable_data_ptr<S>() : nullptr);
   });
   if (q.is_meta()) {
-    const double heads = static_cast<double>(q.size(0) * q.size(1));
-    add_meta_macs(2.0 * heads * static_cast<double>(q.size(2) * q.size(3) * in[kK].size(2)));
+    add_meta_macs(2.0 * scores_macs(in));
   }
   return output;
 }
@@ -119,7 +123,10 @@ variable_list run_backward(const variable_list& in, const std::optional<MaskDraw
     gradients[kRows] = at::zeros_like(in[kRows]);
     gradients[kColumns] = at::zeros_like(in[kColumns]);
   }
-  if (in[kQ].is_meta()) return gradients;
+  if (in[kQ].is_meta()) {
+    if (!kept.defined()) add_meta_macs(scores_macs(in));
+    return gradients;
+  }
   auto pointer = [&]<typename T>(Input which, T*) {
     return gradients[which].defined() ? gradients[which].template mutable_data_ptr<T>() : nullptr;
   };

@@ -2,9 +2,10 @@
 
 namespace pareprop {
 
-// Says that ops which this thread records should keep what their products made, and compute again
-// in their backward what is cheap to compute from it: GELU, probabilities, weights in the type of
-// products. The bits are the same.
+// Says that ops which this thread records should keep what their matrix products read and made, and
+// compute again in their backward what is cheap to compute from it: GELU, probabilities, weights in
+// the type of products. The bits are the same. Compositions of torch's operators keep what those
+// do.
 class LeanTapeScope {
  public:
   explicit LeanTapeScope(bool lean);

@@ -38,12 +38,12 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     const auto saved = ctx->get_saved_variables();
     const Tensor& x = saved[0];
-    const Tensor weight = saved[1].to(x.scalar_type());
     const Tensor dy = rows(grads[0].to(x.scalar_type()));
     const auto dtype = ctx->saved_data["weight_dtype"].toScalarType();
     variable_list result(4);
     if (ctx->needs_input_grad(0)) {
       const auto x_dtype = ctx->saved_data["x_dtype"].toScalarType();
+      const Tensor weight = saved[1].to(x.scalar_type());
       result[0] = product(dy, weight, x_dtype).reshape(x.sizes());
     }
     if (ctx->needs_input_grad(1)) {

@@ -72,6 +72,7 @@ Tensor run_layers(const Tensor& x, const Layers& layers, const Kept& kept, bool 
   return output_needed ? y.view(sizes) : unspecified(x, sizes.back());
 }
 
+enum Saved { kX, kFirst, kFirstBias, kSecond, kSums, kHidden, kSlope };
 enum Parameter { kW1, kB1, kW2, kB2 };
 constexpr const char* kNames[] = {"w1", "b1", "w2", "b2"};
 
@@ -83,12 +84,12 @@ struct MlpFunction : torch::autograd::Function<MlpFunction> {
     const Layers layers{w1.to(dtype), b1, w2.to(dtype), b2.to(dtype)};
     const bool lean = tape_is_lean();
     Kept kept;
-    Tensor& first = lean ? kept.sums : kept.hidden;
-    first = at::empty({x.numel() / x.size(-1), w1.size(0)}, x_used.options());
-    if (!lean) kept.slope = at::empty_like(first);
+    Tensor& made = lean ? kept.sums : kept.hidden;
+    made = at::empty({x.numel() / x.size(-1), w1.size(0)}, x_used.options());
+    if (!lean) kept.slope = at::empty_like(made);
     Tensor y = run_layers(x_used, layers, kept, output_needed);
-    ctx->save_for_backward({x_used, lean ? w1 : layers.w1, b1, lean ? w2 : layers.w2, kept.sums,
-                            kept.hidden, kept.slope});
+    ctx->save_for_backward({x_used, lean ? w1 : layers.w1, lean ? b1 : Tensor(),
+                            lean ? w2 : layers.w2, kept.sums, kept.hidden, kept.slope});
     const Tensor parameters[] = {w1, b1, w2, b2};
     for (const int i : {kW1, kB1, kW2, kB2}) {
       ctx->saved_data[kNames[i]] = deferrable(parameters[i]);
@@ -100,26 +101,26 @@ struct MlpFunction : torch::autograd::Function<MlpFunction> {
 
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     const auto saved = ctx->get_saved_variables();
-    const Tensor &x = saved[0], &b1 = saved[2];
-    const Tensor w1 = saved[1].to(x.scalar_type()), w2 = saved[3].to(x.scalar_type());
-    const bool lean = saved[4].defined();
-    const Tensor sums = lean ? saved[4].detach() : Tensor();
-    const Tensor hidden = lean ? at::empty_like(sums) : saved[5];
+    const Tensor& x = saved[kX];
+    const bool lean = saved[kSums].defined();
+    const Tensor sums = lean ? saved[kSums].detach() : Tensor();
+    const Tensor hidden = lean ? at::empty_like(sums) : saved[kHidden];
+    const Tensor slope = lean ? Tensor() : saved[kSlope].detach();
     const auto dtype = ctx->saved_data["weight_dtype"].toScalarType();
     const Tensor dy = rows(grads[0].to(x.scalar_type()));
-    const Tensor slope = lean ? Tensor() : saved[6].detach();
     const Tensor& last_read = lean ? sums : slope;
     const Tensor dhidden = tape_is_consumed() ? last_read : at::empty_like(last_read);
     const bool x_wanted = ctx->needs_input_grad(0);
     const Tensor dx = x_wanted ? at::empty({dy.size(0), x.size(-1)}, x.options()) : Tensor();
     {
+      const Tensor w1 = saved[kFirst].to(x.scalar_type()), w2 = saved[kSecond].to(x.scalar_type());
       const Tensor some = at::empty({std::min(kPartRows, dy.size(0)), w1.size(0)}, x.options());
       const Tensor slopes_again = lean ? at::empty_like(some) : Tensor();
       by_parts(dy.size(0), [&](std::int64_t first, std::int64_t count) {
         const auto part = [&](const Tensor& t) { return t.narrow(0, first, count); };
         Tensor made = some.narrow(0, 0, count), dh = part(dhidden);
         const Tensor slopes = lean ? slopes_again.narrow(0, 0, count) : part(slope);
-        if (lean) bias_gelu(part(sums), b1, part(hidden), slopes);
+        if (lean) bias_gelu(part(sums), saved[kFirstBias], part(hidden), slopes);
         product_into(made, part(dy), w2);
         at::mul_out(dh, made, slopes);
         if (!x_wanted) return;

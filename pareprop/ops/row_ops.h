@@ -22,7 +22,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> norm_rows_backward(const at::Tens
                                                                   const at::Tensor& mean,
                                                                   const at::Tensor& rstd);
 
-// h = gelu(x + bias), which may be over x; `slope`, where defined, gets gelu'(x + bias). All are
+// h = gelu(x + bias), where h may be x; `slope`, where defined, gets gelu'(x + bias). All are
 // contiguous.
 void bias_gelu(const at::Tensor& x, const at::Tensor& bias, const at::Tensor& h,
                const at::Tensor& slope);

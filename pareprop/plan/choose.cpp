@@ -8,8 +8,6 @@
 namespace pareprop::plan {
 namespace {
 
-bool keeps_tape(Policy policy) { return policy == Policy::store || policy == Policy::products; }
-
 std::int64_t edge_bytes(const StackProfile& stack, Policy below, Policy policy) {
   return keeps_tape(policy) && !keeps_tape(below) ? stack.edge : 0;
 }

@@ -14,14 +14,15 @@ namespace {
 
 constexpr int kSerial = 1, kOverlapped = 2;  // lanes
 
-// What a lean tape computes again has no multiply-accumulates: taken for this part of a block's
-// recomputation. Less was seen in every family, in times too short to be measured on the way.
+// What a lean tape computes again has multiply-accumulates of attention's scores only. The rest is
+// taken for this part of a block's recomputation; less was seen in every family, in times too short
+// to be measured on the way.
 constexpr double kBetweenProducts = 0.125;
 
 // What one block's backward pass showed.
 struct Window {
   std::int64_t before = -1, peak = 0;
-  double recovered_macs = 0.0;
+  double recovered_macs = 0.0, gradient_macs = 0.0;
 };
 
 // A task belongs to its own block, or, with overlap, to that whose gradients have begun last:
@@ -38,9 +39,9 @@ std::vector<Window> windows(const MeteredRun& run, int depth, int lanes) {
     Window& window = all[static_cast<std::size_t>(lowest)];
     if (window.before < 0) window.before = metered.before;
     window.peak = std::max(window.peak, metered.peak);
-    if (own && task.kind == TaskKind::recover) {
-      all[static_cast<std::size_t>(task.block())].recovered_macs += metered.macs;
-    }
+    if (!own) continue;
+    Window& block = all[static_cast<std::size_t>(task.block())];
+    (task.kind == TaskKind::recover ? block.recovered_macs : block.gradient_macs) += metered.macs;
   }
   return all;
 }
@@ -199,6 +200,7 @@ Profile DryStep::profile(bool recompute_between) {
   const std::size_t stacks = lean.runs.size();
   Profile profile{.stacks = std::vector<StackProfile>(stacks), .below = lean.below - before};
   double stack_macs = 0.0;
+  std::vector<double> stored_macs(stacks);  // of gradients that have all they need
   for (const Policy policy : kPolicies) {
     const Metered serial =
         policy == Policy::reverse ? lean : metered(policy, kSerial, recompute_between);
@@ -215,16 +217,20 @@ Profile DryStep::profile(bool recompute_between) {
           minus(own.back().before, lean_windows.back().before + kept_below);
       BlockCost cost{.kept = (kept_here + depth - 1) / depth};
       BlockCost cost_beside = cost;
-      double recovered = 0.0, forward = 0.0;
+      double recovered = 0.0, gradient = 0.0, forward = 0.0;
       for (std::size_t i = 0; i < own.size(); ++i) {
         const std::int64_t below = kept_below + cost.kept * static_cast<std::int64_t>(i + 1);
         const std::int64_t live = lean_windows[i].before + below;
         cost.extra = std::max(cost.extra, minus(own[i].peak, live));
         cost_beside.extra = std::max(cost_beside.extra, minus(beside[i].peak, live));
         recovered += own[i].recovered_macs / depth;
+        gradient += own[i].gradient_macs / depth;
         forward += lean_windows[i].recovered_macs / depth;
       }
-      if (policy == Policy::products) recovered = kBetweenProducts * forward;
+      if (policy == Policy::store) stored_macs[s] = gradient;
+      if (policy == Policy::products) {
+        recovered = kBetweenProducts * forward + gradient - stored_macs[s];
+      }
       cost.seconds = cost_beside.seconds = 2.0 * forward + recovered;
       stack.serial[static_cast<std::size_t>(policy)] = cost;
       stack.overlapped[static_cast<std::size_t>(policy)] = cost_beside;

@@ -11,11 +11,12 @@ double seconds_in_lanes(const StackProfile& stack, const std::vector<Policy>& po
   const double all = cost_of(stack.serial, Policy::reverse).seconds - none;
   const auto costs = [&](const Task& task) {
     const Policy policy = policies.at(static_cast<std::size_t>(task.block()));
-    const double again = cost_of(stack.serial, policy).seconds - none;
+    const double share = all > 0.0 ? (cost_of(stack.serial, policy).seconds - none) / all : 0.0;
+    const double again = share * stack.in_lanes.recover;
     // A block has two branches.
     switch (task.kind) {
       case TaskKind::recover:
-        return all > 0.0 ? stack.in_lanes.recover * again / all / 2 : 0.0;
+        return again / 2;
       case TaskKind::gradient:
         return (stack.in_lanes.gradient + (policy == Policy::products ? again : 0.0)) / 2;
       case TaskKind::weight_gradient:

@@ -54,12 +54,14 @@ double Planner::seconds(const StepPlan& step) const {
   return seconds(profile, evaluate(profile, step.mode == Mode::pareprop, step.policies));
 }
 
-// The search adds up blocks; lanes are better known by their schedule.
+// The search adds up blocks; two lanes are better known by their schedule.
 double Planner::seconds(const Profile& profile, const Choice& choice) {
+  if (!choice.overlap) return choice.seconds;
   double sum = profile.seconds;
   for (std::size_t s = 0; s < profile.stacks.size(); ++s) {
     const StackProfile& stack = profile.stacks[s];
-    if (!choice.overlap || (stack.depth() > 0 && !stack.in_lanes.known())) return choice.seconds;
+    if (stack.depth() == 0) continue;
+    if (!stack.in_lanes.known()) return choice.seconds;
     sum += seconds_in_lanes(stack, choice.policies.at(s));
   }
   return sum;
@@ -120,7 +122,7 @@ bool Planner::overlap_pays(const Variant& variant) const {
 // The profile says which choice is the fastest under a budget, a dry step what that choice really
 // takes. Where they differ, the search gets another budget: first moved by the difference, then
 // halfway between one whose choice fits and one whose choice does not. With overlap or without is
-// searched apart: they differ from the profile by other amounts.
+// searched apart: they differ from the profile by other amounts, and are compared by seconds().
 void Planner::improve(Plan& best, const Variant& variant, bool overlap, std::int64_t budget) {
   constexpr int kRounds = 16;
   const std::int64_t least = smallest_budget(variant.profile, overlap), close = budget / 1024 + 1;

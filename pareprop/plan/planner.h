@@ -44,7 +44,7 @@ class Planner {
 
   // What a step that is given takes.
   Prediction predict(const StepPlan& step) { return dry_.run(step); }
-  // Seconds of it by the profile. 0 for a plain network.
+  // Seconds of it by the profile, with lanes by their schedule. 0 for a plain network.
   double seconds(const StepPlan& step) const;
   // One that keeps all of the network to a mode.
   StepPlan all(Mode mode) const;

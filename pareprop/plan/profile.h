@@ -31,7 +31,7 @@ inline const BlockCost& cost_of(const PolicyCosts& costs, Policy policy) {
 // of what lies above, streams, stage boundaries, data. The peak is the largest of these sums, and
 // of those between the stacks (`above`) and after the last one (`below`).
 
-// Seconds of the tasks of one block, summed by kind, while both lanes run.
+// Seconds of the tasks of one block, summed by kind, while both lanes run. None: not measured.
 struct LaneTimes {
   double recover = 0.0, gradient = 0.0, weight_gradient = 0.0;
 
@@ -45,7 +45,7 @@ struct StackProfile {
   PolicyCosts overlapped;
   LaneTimes in_lanes = {};
   std::vector<std::int64_t> live;  // one a block
-  std::int64_t edge = 0;           // kept besides, by a stored block above one that is not
+  std::int64_t edge = 0;           // kept besides, by a block with its tape above one without
   // At the highest between the backward pass of the stack above and that of this one, what is kept
   // not counted. Of the last stack: the forward pass and the head.
   std::int64_t above = 0;

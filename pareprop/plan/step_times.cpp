@@ -5,11 +5,14 @@
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <limits>
 #include <utility>
 
 #include "pareprop/graph/timeline.h"
+#include "pareprop/plan/lane_time.h"
+#include "pareprop/reversible/torch_lanes.h"
 
 namespace pareprop::plan {
 namespace {
@@ -74,6 +77,10 @@ StepTimes measure_step_times(models::Model& model, const models::Batch& batch, S
                              bool overlapped) {
   model.train();
   options.keep_tail = false;
+  // Threads of its own for each step would never be warm.
+  if (overlapped && !options.executor) {
+    options.executor = make_executor(model.parameters().front().device(), options.lanes);
+  }
   SeenStep serial, lanes;
   // In turns, so that a slow moment of the machine does not speak for one of them; the first of
   // each warms up.
@@ -102,6 +109,21 @@ StepTimes measure_step_times(models::Model& model, const models::Batch& batch, S
   return times;
 }
 
+namespace {
+
+// So that the schedule of a stack that recovers everything takes what was measured of it.
+LaneTimes fitted(const StackProfile& stack, const StackTimes& own) {
+  if (!own.in_lanes.known()) return {};
+  StackProfile as_seen = stack;
+  as_seen.in_lanes = own.in_lanes;
+  const std::vector<Policy> reversed(stack.live.size(), Policy::reverse);
+  const double factor = own.overlapped * stack.depth() / seconds_in_lanes(as_seen, reversed);
+  return {own.in_lanes.recover * factor, own.in_lanes.gradient * factor,
+          own.in_lanes.weight_gradient * factor};
+}
+
+}  // namespace
+
 void set_seconds(Profile& profile, const StepTimes& times, double measured_rest) {
   profile.seconds *= times.rest / measured_rest;
   for (std::size_t s = 0; s < profile.stacks.size(); ++s) {
@@ -109,17 +131,23 @@ void set_seconds(Profile& profile, const StepTimes& times, double measured_rest)
     const StackTimes& own = times.stacks.at(s);
     const double none = cost_of(stack.serial, Policy::store).seconds;
     const double all = cost_of(stack.serial, Policy::reverse).seconds - none;
+    std::array<double, kPolicies.size()> shares{};  // of the recomputation
+    for (std::size_t p = 0; p < shares.size(); ++p) {
+      if (all > 0.0) shares[p] = (stack.serial[p].seconds - none) / all;
+      stack.serial[p].seconds = own.gradient + shares[p] * own.recover;
+    }
+    stack.in_lanes = fitted(stack, own);
+    const LaneTimes& lanes = stack.in_lanes;
     // Gradients are a chain on one lane; weight gradients fill the other, then both.
-    const auto& [recover, gradient, weight_gradient] = stack.in_lanes = own.in_lanes;
-    const double in_lanes =
-        own.in_lanes.known() ? std::max(gradient, (gradient + weight_gradient) / 2) : own.gradient;
-    const double beside = own.overlapped > 0.0 ? own.overlapped - in_lanes : own.recover;
-    for (std::size_t p = 0; p < kPolicies.size(); ++p) {
-      const double share = all > 0.0 ? (stack.serial[p].seconds - none) / all : 0.0;
-      // Part of the gradient, so nothing runs beside it.
-      const double again = kPolicies[p] == Policy::products ? own.recover : beside;
-      stack.serial[p].seconds = own.gradient + share * own.recover;
-      stack.overlapped[p].seconds = in_lanes + share * again;
+    const double stored =
+        lanes.known() ? std::max(lanes.gradient, (lanes.gradient + lanes.weight_gradient) / 2)
+                      : own.gradient;
+    const double beside = own.overlapped > 0.0 ? own.overlapped - stored : own.recover;
+    // What a lean tape computes again is part of its gradient.
+    const double within = lanes.known() ? lanes.recover : own.recover;
+    for (std::size_t p = 0; p < shares.size(); ++p) {
+      const double again = kPolicies[p] == Policy::products ? within : beside;
+      stack.overlapped[p].seconds = stored + shares[p] * again;
     }
   }
 }

@@ -13,7 +13,7 @@ struct StackTimes {
   double recover = 0.0;     // its recomputation, alone
   double gradient = 0.0;    // the rest, alone
   double overlapped = 0.0;  // both, in two lanes; 0: not measured
-  LaneTimes in_lanes = {};
+  LaneTimes in_lanes = {};  // of the steps that `overlapped` is of
 
   bool operator==(const StackTimes&) const = default;
 };

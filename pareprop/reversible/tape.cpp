@@ -73,13 +73,13 @@ at::Tensor run_branch(const BranchSetting& setting, const at::Tensor& x,
 
 std::pair<Tape, at::Tensor> record_tape(const BranchSetting& setting, const at::Tensor& x,
                                         const std::vector<at::Tensor>& extras,
-                                        const Recording& how) {
+                                        const TapeOptions& options) {
   c10::AutoGradMode graph(true);
-  LeanTapeScope lean(how.lean);
+  LeanTapeScope lean(options.lean);
   memory::TagScope tag(memory::Tag::tape);
   Tape tape;
   tape.input = x.detach().requires_grad_(true);
-  const at::Tensor output = call(setting, tape.input, extras, how.output_needed);
+  const at::Tensor output = call(setting, tape.input, extras, options.output_needed);
   if (output.requires_grad()) tape.root = torch::autograd::impl::gradient_edge(output);
   return {std::move(tape), output.detach()};
 }

@@ -42,15 +42,16 @@ struct TapeGradients {
 at::Tensor run_branch(const BranchSetting& setting, const at::Tensor& x,
                       const std::vector<at::Tensor>& extras);
 
-struct Recording {
-  bool output_needed = true;  // see BranchCall
-  bool lean = false;          // as ops/lean_tape.h
+struct TapeOptions {
+  bool output_needed = true;  // as in BranchCall
+  bool lean = false;          // keeps only what LeanTapeScope says
 };
 
-// Runs it with one, and returns the output without. `extras` that need gradients must be leaves.
+// Runs the branch with a graph, and returns the output without. `extras` that need gradients must
+// be leaves.
 std::pair<Tape, at::Tensor> record_tape(const BranchSetting& setting, const at::Tensor& x,
                                         const std::vector<at::Tensor>& extras,
-                                        const Recording& how = {});
+                                        const TapeOptions& options = {});
 
 // Throws std::logic_error when the tape uses a leaf that requires gradient and is not in `known`.
 void check_no_unknown_leaf(const BranchSetting& setting, const Tape& tape,

@@ -86,7 +86,8 @@ std::string_view meaning(Policy policy) {
     case Policy::store:
       return "keeps what its gradient needs";
     case Policy::products:
-      return "keeps what its matrix products made, and computes the rest again";
+      return "keeps what its matrix products read and made; GELU and probabilities are computed "
+             "again";
     case Policy::checkpoint:
       return "keeps both of its inputs, and is recomputed";
     case Policy::anchor:

@@ -39,7 +39,8 @@ KeepPlan random_plan(std::mt19937_64& random, int max_depth) {
   const auto upto = [&](int n) { return std::uniform_int_distribution(0, n)(random); };
   std::vector<Policy> policies(at(upto(max_depth)));
   const bool all_reverse = upto(2) == 0;
-  for (Policy& policy : policies) policy = all_reverse ? Policy::reverse : kPolicies[at(upto(4))];
+  for (Policy& policy : policies)
+    policy = all_reverse ? Policy::reverse : kPolicies[at(upto(int{kPolicies.size()} - 1))];
   return keep_plan(policies, {.tail = upto(3) == 0 ? upto(4) : 0, .recover_bottom = upto(1) == 0});
 }
 

@@ -41,6 +41,7 @@ TEST(Measure, APlanRunsWithItsPolicies) {
     plan::StepPlan step{.mode = Mode::reprop,
                         .policies = {std::vector<Policy>(6, Policy::reverse)}};
     std::fill_n(step.policies[0].rbegin(), stored, Policy::store);
+    if (stored > 0) step.policies[0].back() = Policy::products;
     return BudgetedPlan{budget, step};
   };
   const auto rows = measure(*model, {.modes = {Mode::stored, Mode::reprop},

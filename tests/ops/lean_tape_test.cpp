@@ -2,6 +2,7 @@
 
 #include <ATen/ops/randn.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include <functional>
 #include <string>
@@ -88,6 +89,17 @@ TEST(LeanTape, GivesTheSameBits) {
     EXPECT_TRUE(same_bits(gradients_of(op.run, op.inputs), expected));
     const ConsumeScope consume(true);
     EXPECT_TRUE(same_bits(gradients_of(op.run, op.inputs), expected)) << "used up";
+  });
+}
+
+TEST(LeanTape, CanBeUsedTwice) {
+  for_each_kind([](const Op& op, at::ScalarType, bool) {
+    const LeanTapeScope lean(true);
+    const Tensor y = op.run(op.inputs);
+    const Tensor dy = at::randn(y.sizes(), y.options());
+    const auto first = torch::autograd::grad({y}, op.inputs, {dy}, /*retain_graph=*/true);
+    const auto second = torch::autograd::grad({y}, op.inputs, {dy});
+    EXPECT_TRUE(same_bits(first, second));
   });
 }
 

@@ -135,7 +135,7 @@ TEST(Choose, ManyBlocksOfSeveralKindsTakeNoLongTime) {
   Profile profile;
   for (const int depth : {3, 4, 40, 3}) {
     StackProfile stack;
-    for (int p = 0; p < 5; ++p) {
+    for (int p = 0; p < int{kPolicies.size()}; ++p) {
       const auto at = static_cast<std::size_t>(p);
       stack.serial[at] = {(4 - p) * 1'000'003 + below(random, 999), 4'000'000, 1.0 + 0.37 * p};
     }

@@ -82,14 +82,20 @@ TEST_P(DryStepTest, TakesWhatARealStepTakes) {
                                   {.dtype = stream_dtype(precision), .device = at::kMeta});
       },
       shape);
-  for (const Mode mode : {Mode::stored, Mode::checkpoint, Mode::reprop, Mode::pareprop}) {
-    const StepPlan plan{.mode = mode};
+  StepPlan products{.mode = Mode::reprop};
+  for (const Stack& stack : dry.model().stacks()) {
+    products.policies.emplace_back(static_cast<std::size_t>(stack->depth()), Policy::products);
+  }
+  for (const StepPlan& plan :
+       {StepPlan{.mode = Mode::stored}, StepPlan{.mode = Mode::checkpoint},
+        StepPlan{.mode = Mode::reprop}, StepPlan{.mode = Mode::pareprop}, products}) {
+    const Mode mode = plan.mode;
     const memory::Usage predicted = dry.run(plan);
     const auto real = real_step(c, shape, plan);
     const double ratio =
         static_cast<double>(predicted.activation_peak) / static_cast<double>(real.activation_peak);
-    const std::string words =
-        std::string(c.model) + " " + std::string(name(precision)) + " " + std::string(name(mode));
+    const std::string words = std::string(c.model) + " " + std::string(name(precision)) + " " +
+                              std::string(name(mode)) + (plan.policies.empty() ? "" : ", products");
     // The real step has one lane, and so no meetings: totals may be predicted higher.
     EXPECT_GE(ratio, 0.98) << words;
     EXPECT_LE(ratio, mode == Mode::pareprop ? 1.25 : 1.02) << words;

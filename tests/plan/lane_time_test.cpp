@@ -28,7 +28,7 @@ TEST(LaneTime, StoredBlocksAreAChainOfGradientsAndTheLastWeights) {
   const std::vector<Policy> stored(6, Policy::store);
   EXPECT_DOUBLE_EQ(seconds_in_lanes(stack, stored), 6 * 2.0 + 0.5);
   const std::vector<Policy> products(6, Policy::products);
-  EXPECT_DOUBLE_EQ(seconds_in_lanes(stack, products), 6 * 2.125 + 0.5);
+  EXPECT_DOUBLE_EQ(seconds_in_lanes(stack, products), 6 * (2.0 + 9.0 / 8) + 0.5);
 }
 
 TEST(LaneTime, RecoveryHidesBesideGradientsButAtTheTop) {
@@ -48,10 +48,9 @@ TEST(LaneTime, IsNeverLessThanTheChainOrHalfOfAllTasksNorMoreThanTheirSum) {
     for (Policy& policy : policies) policy = kPolicies[any(random)];
     double chain = 0.0, sum = 0.0;
     for (const Policy policy : policies) {
-      const double again = cost_of(stack.serial, policy).seconds - 2.0;
-      const bool lean = policy == Policy::products;
-      chain += times.gradient + (lean ? again : 0.0);
-      sum += times.gradient + times.weight_gradient + again * (lean ? 1.0 : times.recover);
+      const double again = (cost_of(stack.serial, policy).seconds - 2.0) * times.recover;
+      chain += times.gradient + (policy == Policy::products ? again : 0.0);
+      sum += times.gradient + times.weight_gradient + again;
     }
     const double found = seconds_in_lanes(stack, policies);
     EXPECT_GE(found, chain * (1.0 - 1e-9));

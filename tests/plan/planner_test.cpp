@@ -99,8 +99,9 @@ TEST(Planner, MeasuredTimesDecideWhetherLanesOverlap) {
 // Lanes that are not filled by recovery: worth it where much is recovered, and only there.
 TEST(Planner, BlocksThatAreStoredSpeakAgainstLanes) {
   Planner planner(maker("vit_cifar", {.depths = {8}}), {.batch = 4});
-  planner.use(StepTimes{.stacks = {{1.0, 2.0, 2.375, {1.25, 2.25, 0.25}}}, .rest = 4.0});
+  planner.use(StepTimes{.stacks = {{1.0, 2.0, 2.125, {1.0, 2.0625, 0.25}}}, .rest = 4.0});
   const std::int64_t lean = peak(planner, Mode::pareprop), stored = peak(planner, Mode::stored);
+  EXPECT_NEAR(planner.seconds(planner.all(Mode::pareprop)), 4.0 + 8 * 2.125, 1e-9);
   EXPECT_EQ(planner.plan_step(lean).step.mode, Mode::pareprop);
   const Plan rich = planner.plan_step(stored - (stored - lean) / 16);
   EXPECT_NE(rich.step.mode, Mode::pareprop);

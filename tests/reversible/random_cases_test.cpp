@@ -61,7 +61,8 @@ Case random_case(std::uint64_t seed) {
   c.options.mode = modes[pick(4)];
   if (coin()) {
     for (int i = 0; i < c.depth; ++i)
-      c.options.policies.push_back(kPolicies[static_cast<std::size_t>(pick(5))]);
+      c.options.policies.push_back(
+          kPolicies[static_cast<std::size_t>(pick(int{kPolicies.size()}))]);
   }
   constexpr Precision precisions[] = {Precision::fp64, Precision::fp32, Precision::bf16};
   c.options.precision = precisions[pick(3)];

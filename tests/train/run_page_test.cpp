@@ -30,7 +30,7 @@ TrainResult example() {
   result.memory.total_peak = 18 << 20;
   result.stacks.resize(2);
   result.stacks[0].mode = Mode::reprop;
-  result.stacks[0].policies = {Policy::reverse, Policy::reverse, Policy::store};
+  result.stacks[0].policies = {Policy::reverse, Policy::reverse, Policy::store, Policy::products};
   return result;
 }
 
@@ -98,10 +98,11 @@ TEST(RunPage, ShowsThePolicyOfEveryBlock) {
   const XmlElement page = read_xml(run_page({}, example()));
   const auto rows = page.all("div", "chips");
   ASSERT_EQ(rows.size(), 2U);
-  ASSERT_EQ(rows[0]->children.size(), 3U);
+  ASSERT_EQ(rows[0]->children.size(), 4U);
   EXPECT_EQ(rows[0]->children[0].attributes.at("title"), "block 0: reverse");
   EXPECT_TRUE(rows[0]->children[2].has_class("store"));
-  EXPECT_TRUE(says(page, "1 store, 2 reverse"));
+  EXPECT_TRUE(rows[0]->children[3].has_class("products"));
+  EXPECT_TRUE(says(page, "1 store, 1 products, 2 reverse"));
   EXPECT_TRUE(says(page, "all reverse"));  // of the second, which has its mode's policies
   TrainResult plain = example();
   plain.stacks.clear();

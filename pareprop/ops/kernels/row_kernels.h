@@ -20,7 +20,7 @@ struct RowKernels {
   // Writes dx, adds to dweight and dbias (width).
   void (*norm_backward)(const S* dy, const T* x, const T* weight, const T* mean, const T* rstd,
                         std::int64_t rows, std::int64_t width, T* dx, T* dweight, T* dbias);
-  // h = gelu(x + bias), which may be over x, and gelu'(x + bias) in `slope` unless that is null.
+  // h = gelu(x + bias), where h may be x, and gelu'(x + bias) in `slope` unless that is null.
   void (*bias_gelu)(const S* x, const T* bias, std::int64_t rows, std::int64_t width, S* h,
                     S* slope);
   // sums += the rows of x.
