@@ -122,7 +122,6 @@ class Worker {
     memory::trim();
     plan_ = {{"budget_bytes", plan.budget},
              {"predicted_peak_bytes", plan.predicted.total_peak},
-             {"predicted_seconds", plan.seconds * static_cast<double>(parts)},
              {"fits", plan.fits},
              {"mode", name(plan.step.mode)},
              {"policies", plan::policy_letters(plan.step)},
