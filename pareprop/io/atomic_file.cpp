@@ -1,6 +1,7 @@
 #include "pareprop/io/atomic_file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,6 +12,8 @@
 #include <stdexcept>
 #include <string>
 #include <system_error>
+
+#include "pareprop/io/leftovers.h"
 
 namespace pareprop::io {
 namespace {
@@ -41,6 +44,14 @@ fs::path temporary_of(const fs::path& path, int number) {
   return folder_of(path) / (file + suffix);
 }
 
+// So that remove_leftovers() knows that somebody is at it. False: it took the file for a leftover
+// before it was locked. Where the file system has no locks, the number of the process must do.
+bool lock(const FileDescriptor& file) {
+  if (flock(file.get(), LOCK_EX | LOCK_NB) != 0) return errno != EWOULDBLOCK;
+  struct stat status {};
+  return fstat(file.get(), &status) != 0 || status.st_nlink > 0;
+}
+
 }  // namespace
 
 AtomicFile::AtomicFile(const fs::path& path) : path_(resolved(path)) {
@@ -60,6 +71,7 @@ AtomicFile::AtomicFile(const fs::path& path) : path_(resolved(path)) {
     if (!file_) fail("it could not be opened");
     return;
   }
+  remove_leftovers_of(path_);
   open_temporary();
   struct stat old {};
   constexpr mode_t kPermissions = 0777;
@@ -77,14 +89,13 @@ AtomicFile::~AtomicFile() {
 void AtomicFile::open_temporary() {
   static std::atomic<int> next = 0;
   // A name can be taken: in a container, killed processes before this one had the same number.
-  while (!file_) {
+  while (temporary_.empty()) {
     const fs::path candidate = temporary_of(path_, next++);
     file_ = FileDescriptor(open(candidate.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
-    if (file_) {
-      temporary_ = candidate;
-    } else if (errno != EEXIST && errno != EINTR) {
+    if (!file_ && errno != EEXIST && errno != EINTR) {
       fail("no file could be created in '" + folder_of(path_).string() + "'");
     }
+    if (file_ && lock(file_)) temporary_ = candidate;
   }
 }
 

@@ -12,7 +12,8 @@ namespace pareprop::io {
 // Writes a file whole or not at all. What is written goes to a temporary file beside it,
 // "NAME.partial-PID-N", which takes the name in commit(): until then, and after any error, whoever
 // opens the file gets the old one, and after commit() the new one even if the power fails. Without
-// commit() the destructor removes the temporary. Only a process that is killed leaves one behind.
+// commit() the destructor removes the temporary. Only a process that is killed leaves one behind,
+// which the next one that writes the file removes (see leftovers.h).
 //
 // A link is followed, and the permissions of a file that is replaced are kept. Devices and pipes
 // are written to directly.

@@ -1,5 +1,7 @@
 #include "pareprop/io/utf8.h"
 
+#include <algorithm>
+
 namespace pareprop::io {
 namespace {
 
@@ -33,6 +35,39 @@ std::size_t character_bytes(std::string_view text, std::size_t at) {
   return bytes;
 }
 
+bool spoils_a_terminal(char32_t code) {
+  const auto between = [&](char32_t first, char32_t last) { return code >= first && code <= last; };
+  return code < 0x20 || between(0x7f, 0x9f) ||  // control characters
+         code == 0x61c || code == 0x200e || code == 0x200f || between(0x2028, 0x202e) ||
+         between(0x2066, 0x2069);  // line breaks, and marks of direction
+}
+
+struct Escaped {
+  std::string text;
+  std::size_t taken = 0;  // bytes of the original
+};
+
+// As much of the text as fills `most` bytes.
+Escaped escaped(std::string_view text, std::size_t most) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  Escaped result;
+  while (result.taken < text.size() && result.text.size() < most) {
+    const Utf8Character character = character_at(text, result.taken);
+    const std::string_view bytes =
+        text.substr(result.taken, std::max<std::size_t>(character.bytes, 1));
+    if (character.bytes == 0 || spoils_a_terminal(character.code)) {
+      for (const char byte : bytes) {
+        const auto value = static_cast<unsigned char>(byte);
+        result.text += {'\\', 'x', kDigits[value / 16], kDigits[value % 16]};
+      }
+    } else {
+      result.text += bytes;
+    }
+    result.taken += bytes.size();
+  }
+  return result;
+}
+
 }  // namespace
 
 std::size_t first_ill_formed(std::string_view text) {
@@ -62,23 +97,12 @@ std::string to_utf8(char32_t code) {
   return {static_cast<char>(0xf0 | code >> 18), tail(12), tail(6), tail(0)};
 }
 
+std::string printable(std::string_view text) { return escaped(text, std::string::npos).text; }
+
 std::string in_quotes(std::string_view text) {
   constexpr std::size_t kMost = 100;
-  constexpr char kDigits[] = "0123456789abcdef";
-  std::string result = "'";
-  std::size_t at = 0;
-  while (at < text.size() && result.size() <= kMost) {
-    const std::size_t bytes = character_bytes(text, at);
-    const unsigned first = byte_at(text, at);
-    if (bytes == 0 || first < 0x20 || first == 0x7f) {
-      result += {'\\', 'x', kDigits[first / 16], kDigits[first % 16]};
-      ++at;
-    } else {
-      result += text.substr(at, bytes);
-      at += bytes;
-    }
-  }
-  return result + (at < text.size() ? "...'" : "'");
+  const Escaped start = escaped(text, kMost);
+  return "'" + start.text + (start.taken < text.size() ? "...'" : "'");
 }
 
 }  // namespace pareprop::io

@@ -21,8 +21,13 @@ Utf8Character character_at(std::string_view text, std::size_t at);
 // `code` is at most 10FFFF and not a surrogate.
 std::string to_utf8(char32_t code);
 
-// For messages: in single quotes, at most about 100 bytes, control characters and bytes that are
-// not UTF-8 as \xNN. A name out of a broken file cannot spoil a terminal or fill a log.
+// For messages and terminals: what could spoil them, as \xNN for each byte: control characters (of
+// ASCII and of Unicode, line breaks among them), marks that turn the direction of writing, and
+// bytes that are not UTF-8.
+std::string printable(std::string_view text);
+
+// printable(), in single quotes, at most about 100 bytes: a name out of a broken file cannot fill a
+// log.
 std::string in_quotes(std::string_view text);
 
 }  // namespace pareprop::io

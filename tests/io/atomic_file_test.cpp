@@ -1,6 +1,8 @@
 #include "pareprop/io/atomic_file.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -195,13 +197,15 @@ TEST(AtomicFile, KilledWhileWritingLeavesTheOldFile) {
                                   [&] { write_whole(folder / "a", std::string(100000, 'x')); });
   EXPECT_TRUE(result.killed);
   EXPECT_EQ(content(folder / "a"), "old");
-  // What is left behind does not disturb the next writer.
+  // What is left behind is removed by the next writer.
   EXPECT_EQ(folder.files(), 2);
   write_whole(folder / "a", "new");
   EXPECT_EQ(content(folder / "a"), "new");
+  EXPECT_EQ(folder.files(), 1);
 }
 
-TEST(AtomicFile, ATakenTemporaryNameIsLeftAlone) {
+// In a container, processes that were killed had the number of this one.
+TEST(AtomicFile, ATakenTemporaryNameIsLeftAloneWhileItIsLockedAndRemovedOtherwise) {
   const TemporaryFolder folder;
   // The counter goes on from here: take the next names.
   std::string name;
@@ -211,11 +215,14 @@ TEST(AtomicFile, ATakenTemporaryNameIsLeftAlone) {
   }
   const auto dash = name.rfind('-') + 1;
   const int number = std::stoi(name.substr(dash));
-  for (int i = 1; i <= 3; ++i) put(name.substr(0, dash) + std::to_string(number + i), "foreign");
+  const auto taken = [&](int i) { return name.substr(0, dash) + std::to_string(number + i); };
+  for (int i = 1; i <= 3; ++i) put(taken(i), "foreign");
+  const FileDescriptor held(open(taken(1).c_str(), O_WRONLY));
+  ASSERT_EQ(flock(held.get(), LOCK_EX), 0);
   write_whole(folder / "a", "new");
   EXPECT_EQ(content(folder / "a"), "new");
-  EXPECT_EQ(folder.files(), 4);
-  EXPECT_EQ(content(name.substr(0, dash) + std::to_string(number + 1)), "foreign");
+  EXPECT_EQ(folder.files(), 2);
+  EXPECT_EQ(content(taken(1)), "foreign");
 }
 
 }  // namespace

@@ -36,6 +36,11 @@ TEST(Utf8, RefusesOverlongCutAndStrayBytes) {
 TEST(Utf8, QuotesForMessages) {
   EXPECT_EQ(in_quotes("block.0/\xc3\xa9"), "'block.0/\xc3\xa9'");
   EXPECT_EQ(in_quotes("\x1b[31m\n\xff"), R"('\x1b[31m\x0a\xff')");
+  // C1 controls and marks of direction are UTF-8, and terminals obey them.
+  EXPECT_EQ(in_quotes("a\xc2\x9b"
+                      "2J\xe2\x80\xae"),
+            R"('a\xc2\x9b2J\xe2\x80\xae')");
+  EXPECT_EQ(printable("\r" + std::string(300, 'x')), "\\x0d" + std::string(300, 'x'));
   const std::string cut = in_quotes(std::string(1000000, 'x'));
   EXPECT_LT(cut.size(), 120U);
   EXPECT_EQ(cut.substr(cut.size() - 5), "x...'");
