@@ -10,6 +10,7 @@
 #include "cli/command.h"
 #include "cli/demo_report.h"
 #include "cli/output_file.h"
+#include "cli/printable_stream.h"
 #include "cli/progress.h"
 #include "pareprop/graph/lane_svg.h"
 #include "pareprop/graph/trace.h"
@@ -94,7 +95,7 @@ int run_demo(const DemoFlags& flags, const Console& console) {
   Progress progress(console.err);
   const DemoReport report = train_all(training, progress);
 
-  if (!json.takes_stdout()) console.out << report.text(terminal_of(console.out));
+  if (!json.takes_stdout()) write_raw(console.out, report.text(terminal_of(console.out)));
   json.write(report.json());
   if (!flags.out.empty()) {
     const DigitsResult& parallel = report.find(Mode::pareprop)->result;

@@ -8,6 +8,7 @@
 #include "cli/model_flags.h"
 #include "cli/output_file.h"
 #include "cli/plan_text.h"
+#include "cli/printable_stream.h"
 #include "pareprop/plan/byte_size.h"
 #include "pareprop/plan/free_budget.h"
 #include "pareprop/plan/learn_times.h"
@@ -45,7 +46,7 @@ bool learn(plan::Planner& planner, const PlanFlags& flags, const plan::StepShape
       {.budget = budget,
        .network = flags.network.model,
        .folder = plan::cache_folder(),
-       .on_message = [&](const std::string& what) { console.err << "plan: " << what << '\n'; }});
+       .on_message = [&](const std::string& what) { say(console.err, "plan", what); }});
   return times.has_value();
 }
 

@@ -13,6 +13,7 @@
 #include "cli/command.h"
 #include "cli/output_file.h"
 #include "cli/plan_text.h"
+#include "cli/printable_stream.h"
 #include "cli/progress.h"
 #include "cli/stop_signals.h"
 #include "cli/train_flags.h"
@@ -87,10 +88,12 @@ class Watcher {
     return events;
   }
 
+  void clear() { progress_.clear(); }
+
   void say(const std::string& what) {
     if (!speaks_) return;
     progress_.clear();
-    err_ << "train: " << what << std::endl;
+    cli::say(err_, "train", what);
   }
 
  private:
@@ -159,7 +162,7 @@ int train_model(const TrainCommandFlags& flags, const Console& console) {
   expect_at_least("--nproc", 1, flags.nproc);
   expect_at_least("--threads", 0, flags.threads);
   if (flags.dry_run) {
-    console.out << to_json(config);
+    JsonOutput("-", console.out).write(nlohmann::ordered_json::parse(to_json(config)));
     show_plan(config, flags.nproc, console);
     return 0;
   }
@@ -167,9 +170,8 @@ int train_model(const TrainCommandFlags& flags, const Console& console) {
     return train::launch(
         flags.nproc, train::without_nproc(own_arguments()),
         // Rank 0 finds out at the end of its step, and saves then.
-        {.grace_seconds = config.timeout + 60.0, .on_failure = [&](const std::string& what) {
-           console.err << "pareprop: " << what << std::endl;
-         }});
+        {.grace_seconds = config.timeout + 60.0,
+         .on_failure = [&](const std::string& what) { say(console.err, "pareprop", what); }});
   }
   if (flags.threads > 0) at::set_num_threads(flags.threads);
   const StopSignals signals;
@@ -181,6 +183,7 @@ int train_model(const TrainCommandFlags& flags, const Console& console) {
   for (const std::string& line : result.skipped) {
     console.err << "train: rank " << group->rank() << " left out: " << line << '\n';
   }
+  watcher.clear();
   if (first) {
     write_file(std::filesystem::path(config.out) / "run.html", train::run_page(config, result));
     summarise(config, result, console);

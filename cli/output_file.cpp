@@ -78,10 +78,10 @@ void JsonOutput::write(const nlohmann::ordered_json& value) const {
   if (target_.empty()) return;
   constexpr int kIndent = 2;
   const std::string text =
-      value.dump(kIndent, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+      value.dump(kIndent, ' ', takes_stdout(), nlohmann::ordered_json::error_handler_t::replace) +
+      "\n";
   if (takes_stdout()) {
     out_ << text << std::flush;
-    if (!out_) throw std::runtime_error("cannot write to standard output: is the disk full?");
   } else {
     write_file(target_, text);
   }

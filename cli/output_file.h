@@ -24,7 +24,7 @@ class JsonOutput {
   // Standard output is for JSON only.
   bool takes_stdout() const { return target_ == "-"; }
 
-  // Numbers that are not finite become null.
+  // Numbers that are not finite become null. Standard output, which may be a terminal, gets ASCII.
   void write(const nlohmann::ordered_json& value) const;
 
  private:

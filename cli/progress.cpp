@@ -1,6 +1,9 @@
 #include "cli/progress.h"
 
+#include "cli/printable_stream.h"
+#include "cli/table.h"
 #include "cli/terminal.h"
+#include "pareprop/graph/text.h"
 
 namespace pareprop::cli {
 namespace {
@@ -16,12 +19,16 @@ Progress::Progress(std::ostream& err) : err_(err), width_(0) {
 
 void Progress::show(const std::string& text) {
   if (width_ == 0) return;
-  err_ << kEraseLine << text.substr(0, width_ - 1) << std::flush;
+  write_raw(err_, kEraseLine);
+  err_ << first_columns(text::printable(text), width_ - 1) << std::flush;
   shown_ = true;
 }
 
 void Progress::clear() {
-  if (shown_) err_ << kEraseLine << std::flush;
+  if (shown_) {
+    write_raw(err_, kEraseLine);
+    err_ << std::flush;
+  }
   shown_ = false;
 }
 

@@ -4,11 +4,13 @@
 #include <torch/version.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <ostream>
 #include <vector>
 
 #include "cli/command.h"
+#include "cli/printable_stream.h"
 #include "pareprop/memory/caching_allocator.h"
 
 namespace pareprop::cli {
@@ -17,14 +19,8 @@ namespace {
 constexpr int kFailed = 1;
 constexpr int kWrongUsage = 2;
 
-std::string one_line(std::string text) {
-  while (!text.empty() && text.back() == '\n') text.pop_back();
-  std::replace(text.begin(), text.end(), '\n', ' ');
-  return text;
-}
-
 int fail(std::ostream& err, int code, const std::string& what) {
-  err << "pareprop: " << one_line(what) << '\n';
+  say(err, "pareprop", what);
   return code;
 }
 
@@ -61,8 +57,14 @@ void expect_probability(const std::string& flag, double got) {
   throw UsageError(flag + ": expected a probability, 0 <= P < 1, got " + std::to_string(got));
 }
 
-int run(int argc, const char* const* argv, std::ostream& out, std::ostream& err) {
-  memory::install_caching_allocator();
+namespace {
+
+struct Ended {
+  int code = 0;
+  std::string command = {};
+};
+
+Ended run_command(int argc, const char* const* argv, std::ostream& out, std::ostream& err) {
   CLI::App app("Reversible transformers trained with parallel recomputation.", "pareprop");
   app.set_version_flag(
       "--version", "pareprop " PAREPROP_VERSION " (libtorch " + std::string(TORCH_VERSION) + ")");
@@ -78,18 +80,35 @@ int run(int argc, const char* const* argv, std::ostream& out, std::ostream& err)
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& wanted) {  // --help, --version
-    return app.exit(wanted, out, err);
+    return {app.exit(wanted, out, err)};
   } catch (const CLI::ParseError& error) {
-    return fail(err, kWrongUsage, std::string(error.what()) + "; see " + help_command(app));
+    return {fail(err, kWrongUsage, std::string(error.what()) + "; see " + help_command(app))};
   }
   const Console console{out, err};
   const std::string help = help_command(app);
   std::string names;
   for (const auto& [name, action] : commands) {
-    if (app.got_subcommand(name)) return run_action(action, console, help);
+    if (app.got_subcommand(name)) return {run_action(action, console, help), name};
     names += (names.empty() ? "" : ", ") + name;
   }
-  return fail(err, kWrongUsage, "no command was given: expected one of " + names + "; see " + help);
+  return {
+      fail(err, kWrongUsage, "no command was given: expected one of " + names + "; see " + help)};
+}
+
+}  // namespace
+
+int run(int argc, const char* const* argv, std::ostream& out, std::ostream& err) {
+  memory::install_caching_allocator();
+  PrintableStream printable_out(out, PrintableStream::Flush::when_asked);
+  PrintableStream printable_err(err, PrintableStream::Flush::each_line);
+  const Ended ended = run_command(argc, argv, printable_out, printable_err);
+  printable_out.flush();
+  const int error = printable_out.error();
+  // A run that outlived its terminal is whole: what it had to say is in its folder too.
+  const bool nobody_reads = ended.command == "train" && (error == EPIPE || error == EIO);
+  if (ended.code != 0 || error == 0 || nobody_reads) return ended.code;
+  return fail(printable_err, kFailed,
+              "cannot write to standard output: " + std::string(std::strerror(error)));
 }
 
 }  // namespace pareprop::cli

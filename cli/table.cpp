@@ -3,15 +3,17 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "pareprop/graph/text.h"
+
 namespace pareprop::cli {
 namespace {
 
 constexpr std::size_t kGap = 2;
 
-// Columns that UTF-8 text takes: continuation bytes take none.
+bool begins_character(char c) { return (c & 0xC0) != 0x80; }
+
 std::size_t columns_of(const std::string& text) {
-  return static_cast<std::size_t>(
-      std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), begins_character));
 }
 
 std::string padded(const std::string& cell, std::size_t width, Align align) {
@@ -21,6 +23,14 @@ std::string padded(const std::string& cell, std::size_t width, Align align) {
 
 }  // namespace
 
+std::string first_columns(const std::string& text, std::size_t count) {
+  std::size_t end = 0, columns = 0;
+  for (; end < text.size(); ++end) {
+    if (begins_character(text[end]) && columns++ == count) break;
+  }
+  return text.substr(0, end);
+}
+
 Table::Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
 
 void Table::add_row(std::vector<std::string> cells) {
@@ -28,6 +38,7 @@ void Table::add_row(std::vector<std::string> cells) {
     throw std::invalid_argument("table: expected " + std::to_string(columns_.size()) +
                                 " cells, got " + std::to_string(cells.size()));
   }
+  for (std::string& cell : cells) cell = text::printable(cell);
   rows_.push_back(std::move(cells));
 }
 

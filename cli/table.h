@@ -12,8 +12,11 @@ struct Column {
   Align align = Align::right;
 };
 
+// As much of UTF-8 text as `count` columns show.
+std::string first_columns(const std::string& text, std::size_t count);
+
 // A table for people: a line of titles, a rule, a line per row; columns as wide as they need and
-// two spaces apart. No spaces at the end of a line.
+// two spaces apart. Cells are made printable, line breaks escaped. No spaces at the end of a line.
 class Table {
  public:
   explicit Table(std::vector<Column> columns);

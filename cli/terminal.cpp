@@ -8,6 +8,8 @@
 #include <iostream>
 #include <string>
 
+#include "cli/printable_stream.h"
+
 namespace pareprop::cli {
 namespace {
 
@@ -31,9 +33,8 @@ bool utf8_locale() {
 
 Terminal terminal_of(const std::ostream& stream) {
   Terminal terminal;
-  const int file = &stream == &std::cout   ? STDOUT_FILENO
-                   : &stream == &std::cerr ? STDERR_FILENO
-                                           : -1;
+  const std::ostream* const target = &behind(stream);
+  const int file = target == &std::cout ? STDOUT_FILENO : target == &std::cerr ? STDERR_FILENO : -1;
   if (file < 0 || isatty(file) == 0) return terminal;
   terminal.is_terminal = true;
   winsize size{};

@@ -24,6 +24,12 @@ std::string dot(std::string_view text);
 // Escaped for the content of an XML element or an attribute in double quotes.
 std::string xml(std::string_view text);
 
+// For a terminal, whoever wrote the text: control characters, marks that change the direction of
+// writing or cannot be seen, and bytes that are no UTF-8 become escapes such as \x1b or \u202e.
+// Line breaks and tabs stay, or become \n and \t.
+enum class Lines { kept, escaped };
+std::string printable(std::string_view text, Lines lines = Lines::escaped);
+
 // R recover, B gradient, W weight gradient.
 char letter(TaskKind kind);
 // "R F3", "B G0", "R G5'" (in the stack below).

@@ -47,6 +47,33 @@ TEST(Text, TickStepsAreOneTwoOrFive) {
   EXPECT_EQ(text::tick_decimals(500.0), 0);
 }
 
+TEST(Text, PrintableEscapesWhatATerminalWouldObey) {
+  EXPECT_EQ(text::printable("plain ä € 日本 \U0001F600"), "plain ä € 日本 \U0001F600");
+  EXPECT_EQ(text::printable("\x1b[2J\x1b]0;title\a\r\b\x7f"),
+            "\\x1b[2J\\x1b]0;title\\x07\\x0d\\x08\\x7f");
+  EXPECT_EQ(text::printable(std::string_view("a\0b", 3)), "a\\x00b");
+  EXPECT_EQ(text::printable("\u009b31m"), "\\u009b31m");
+  EXPECT_EQ(text::printable("exe.\u202egpj \u2066x\u2069 \u200e\u061c\ufeff \u2028"),
+            "exe.\\u202egpj \\u2066x\\u2069 \\u200e\\u061c\\ufeff \\u2028");
+  EXPECT_EQ(text::printable("\U000e0041"), "\\U000e0041");
+}
+
+TEST(Text, PrintableEscapesBytesThatAreNoUtf8) {
+  EXPECT_EQ(text::printable("caf\xe9 \xc3"), "caf\\xe9 \\xc3");
+  EXPECT_EQ(text::printable("\x9b"
+                            "31m \xff"),
+            "\\x9b31m \\xff");
+  EXPECT_EQ(text::printable("\xc0\x9b"), "\\xc0\\x9b") << "an overlong form";
+  EXPECT_EQ(text::printable("\xe0\x82\x9b"), "\\xe0\\x82\\x9b") << "an overlong form";
+  EXPECT_EQ(text::printable("\xed\xa0\x80"), "\\xed\\xa0\\x80") << "a surrogate";
+  EXPECT_EQ(text::printable("\xf4\x90\x80\x80"), "\\xf4\\x90\\x80\\x80") << "beyond the last";
+}
+
+TEST(Text, PrintableKeepsLinesWhereAsked) {
+  EXPECT_EQ(text::printable("a\n\tb\r\n", text::Lines::kept), "a\n\tb\\x0d\n");
+  EXPECT_EQ(text::printable("a\n\tb"), "a\\n\\tb");
+}
+
 TEST(Text, ShortLabels) {
   EXPECT_EQ(text::short_label({.kind = TaskKind::recover, .branch = 6, .needs = {}}), "R F3");
   EXPECT_EQ(text::short_label({.kind = TaskKind::gradient, .branch = 1, .needs = {}}), "B G0");

@@ -1,0 +1,75 @@
+#!/usr/bin/env python3
+"""What only the program as a process shows: python3 program_test.py PATH_TO_PAREPROP"""
+
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PROGRAM = os.path.abspath(sys.argv.pop(1))
+
+
+def environment(**changes):
+    kept = {k: v for k, v in os.environ.items() if k not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")}
+    return {**kept, "OMP_DISPLAY_ENV": "verbose", **changes}
+
+
+class SpinCount(unittest.TestCase):
+    """What OpenMP says of itself as it is loaded."""
+
+    def spin_count(self, **changes):
+        run = subprocess.run([PROGRAM, "--version"], capture_output=True, text=True,
+                             env=environment(**changes))
+        self.assertEqual(run.returncode, 0, run.stderr)
+        lines = [line for line in run.stderr.splitlines() if "GOMP_SPINCOUNT" in line]
+        self.assertEqual(len(lines), 1, "OpenMP was loaded once: " + run.stderr)
+        return lines[0].split("'")[1]
+
+    def test_the_program_sets_it(self):
+        self.assertEqual(self.spin_count(), "2000")
+
+    def test_the_user_decides(self):
+        self.assertEqual(self.spin_count(GOMP_SPINCOUNT="7"), "7")
+        self.assertEqual(self.spin_count(OMP_WAIT_POLICY="passive"), "0")
+
+    def test_names_and_arguments_stay(self):
+        with tempfile.TemporaryDirectory() as folder:
+            link, fifo = os.path.join(folder, "other-name"), os.path.join(folder, "fifo")
+            os.symlink(PROGRAM, link)
+            os.mkfifo(fifo)
+            process = subprocess.Popen([link, "models", "--json", fifo], env=environment(),
+                                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            with open(fifo, encoding="utf-8") as answer:  # opens when the program writes
+                self.assertEqual(pathlib.Path(f"/proc/{process.pid}/comm").read_text().strip(),
+                                 os.path.basename(os.path.realpath(PROGRAM)))
+                self.assertEqual(pathlib.Path(f"/proc/{process.pid}/cmdline").read_bytes(),
+                                 f"{link}\0models\0--json\0{fifo}\0".encode())
+                self.assertIn("vit_tiny", answer.read())
+            self.assertEqual(process.wait(), 0)
+
+
+class FullDevice(unittest.TestCase):
+    def test_is_exit_code_1_in_every_command(self):
+        with tempfile.TemporaryDirectory() as folder, open("/dev/full", "wb") as full:
+            small = ["--model", "vit_digits", "--depth", "1", "--batch", "2"]
+            results = os.path.join(folder, "a.jsonl")
+            bench = ["bench", *small, "--modes", "stored", "--rounds", "1", "--steps", "1"]
+            subprocess.run([PROGRAM, *bench, "--out", results], check=True, capture_output=True)
+            run = os.path.join(folder, "run")
+            train = ["train", *small, "--steps", "1", "--data", "digits", "--out", run]
+            for words in (["--help"], ["--version"], ["train", "--help"], ["models"],
+                          ["plan", *small], ["verify", *small], bench,
+                          ["report", results, "--out", os.path.join(folder, "a.html")],
+                          ["trace", *small, "--steps", "1", "--out", os.path.join(folder, "t.json")],
+                          ["demo", "--steps", "1", "--batch", "4"], train,
+                          ["eval", "--run", run], ["models", "--json", "-"],
+                          ["models", "--json", "/dev/full"]):
+                ended = subprocess.run([PROGRAM, *words], stdout=full, stderr=subprocess.PIPE, text=True)
+                self.assertEqual(ended.returncode, 1, f"{words}: {ended.stderr}")
+                self.assertIn("pareprop: cannot write", ended.stderr, words)
+
+
+if __name__ == "__main__":
+    unittest.main()
