@@ -22,6 +22,7 @@ struct EvalFlags {
   std::string data;
   std::int64_t batch = 64;
   int threads = 0;
+  bool last = false;
   std::string json;
 };
 
@@ -30,7 +31,9 @@ int evaluate_run(const EvalFlags& flags, const Console& console) {
   expect_at_least("--threads", 0, flags.threads);
   if (flags.threads > 0) at::set_num_threads(flags.threads);
   const JsonOutput json(flags.json, console.out);
-  train::TrainedRun run = train::load_run(flags.run);
+  train::TrainedRun run = train::load_run(
+      flags.run, flags.last ? train::WhichWeights::last : train::WhichWeights::best);
+  console.err << "eval: " << run.weights << '\n';
   if (!flags.data.empty()) run.config.data = flags.data;
   run.config.batch = flags.batch;
   if (run.tokenizer) run.config.tokenizer = train::tokenizer_folder(flags.run).string();
@@ -63,6 +66,7 @@ int evaluate_run(const EvalFlags& flags, const Console& console) {
   for (const std::string& line : skipped) console.err << "eval: left out: " << line << '\n';
   json.write({{"run", flags.run},
               {"data", run.config.data},
+              {"weights", run.weights},
               {"loss", found.loss},
               {"accuracy", found.accuracy},
               {"rows", found.rows},
@@ -80,6 +84,8 @@ Action add_eval(CLI::App& app) {
   command->add_option("--data", flags->data, "As for train (default: the run's)");
   command->add_option("--batch", flags->batch, "Samples at a time");
   command->add_option("--threads", flags->threads, "CPU threads; 0: all cores");
+  command->add_flag("--last", flags->last,
+                    "Use the last weights (default: those with the lowest evaluation loss)");
   command->add_option("--json", flags->json, kJsonHelp)->type_name("FILE");
   return [flags](const Console& console) { return evaluate_run(*flags, console); };
 }

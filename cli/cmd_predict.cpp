@@ -18,13 +18,16 @@ struct PredictFlags {
   std::string run = "run";
   std::vector<std::string> inputs;
   int top = 5;
+  bool last = false;
   std::string json;
 };
 
 int predict(const PredictFlags& flags, const Console& console) {
   expect_at_least("--top", 1, flags.top);
   const JsonOutput json(flags.json, console.out);
-  const train::TrainedRun run = train::load_run(flags.run);
+  const train::TrainedRun run = train::load_run(
+      flags.run, flags.last ? train::WhichWeights::last : train::WhichWeights::best);
+  console.err << "predict: " << run.weights << '\n';
   Table table({{"input", Align::left}, {"guess", Align::left}, {"probability"}});
   auto rows = nlohmann::ordered_json::array();
   const auto add = [&](const std::string& input, const std::vector<train::Guess>& guesses) {
@@ -45,7 +48,7 @@ int predict(const PredictFlags& flags, const Console& console) {
     for (const auto& guesses : predict_masks(run, input, flags.top)) add(input, guesses);
   }
   if (!json.takes_stdout()) console.out << table.text();
-  json.write({{"rows", std::move(rows)}});
+  json.write({{"weights", run.weights}, {"rows", std::move(rows)}});
   return 0;
 }
 
@@ -58,6 +61,8 @@ Action add_predict(CLI::App& app) {
   command->add_option("--run", flags->run, "Folder of the run")->type_name("FOLDER");
   command->add_option("inputs", flags->inputs, "Image files, or texts with <mask>")->required();
   command->add_option("--top", flags->top, "Guesses of each");
+  command->add_flag("--last", flags->last,
+                    "Use the last weights (default: those with the lowest evaluation loss)");
   command->add_option("--json", flags->json, kJsonHelp)->type_name("FILE");
   return [flags](const Console& console) { return predict(*flags, console); };
 }

@@ -11,7 +11,6 @@
 #include <ostream>
 
 #include "cli/command.h"
-#include "cli/output_file.h"
 #include "cli/plan_text.h"
 #include "cli/printable_stream.h"
 #include "cli/progress.h"
@@ -22,7 +21,6 @@
 #include "pareprop/plan/plan_words.h"
 #include "pareprop/train/budget_keeper.h"
 #include "pareprop/train/launcher.h"
-#include "pareprop/train/run_page.h"
 #include "pareprop/train/trainer.h"
 
 namespace pareprop::cli {
@@ -70,10 +68,12 @@ class Watcher {
   train::TrainEvents events() {
     train::TrainEvents events;
     events.stop_asked = [] { return StopSignals::received() != 0; };
-    if (!speaks_) return events;
     events.on_begin = [this](std::int64_t first, std::int64_t all) {
+      // Until now there was nothing to save.
+      StopSignals::remember();
       say("training from step " + std::to_string(first) + " to " + std::to_string(all));
     };
+    if (!speaks_) return events;
     events.on_step = [this](const train::StepRecord& record, std::int64_t all, double left) {
       progress_.show(step_text(record, all, left));
     };
@@ -104,11 +104,14 @@ class Watcher {
 
 std::string end_text(const train::TrainConfig& config, const train::TrainResult& result) {
   switch (result.end) {
+    case train::TrainEnd::running:
     case train::TrainEnd::finished:
       return "done";
+    case train::TrainEnd::nothing_to_do:
+      return "finished already";
     case train::TrainEnd::stopped_early:
       return "stopped early: the last " + std::to_string(config.early_stop) +
-             " evaluations were not better";
+             " evaluations were not better, model.safetensors has the best weights";
     case train::TrainEnd::out_of_time:
       return "stopped: --time-limit is over; --resume auto goes on";
     case train::TrainEnd::stopped_by_user:
@@ -146,15 +149,27 @@ void show_plan(const train::TrainConfig& config, int processes, const Console& c
   });
 }
 
+std::string best_text(const train::TrainResult& result) {
+  if (!result.best) return "";
+  return "best evaluation loss " + text::fixed(result.best->evaluation_loss.value_or(0.0), 4) +
+         " at step " + std::to_string(result.best->step) + "; eval and predict use these weights\n";
+}
+
 void summarise(const train::TrainConfig& config, const train::TrainResult& result,
                const Console& console) {
+  if (result.end == train::TrainEnd::nothing_to_do) {
+    console.out << "finished: " << config.out << " was trained to its end before, step "
+                << result.step << " of " << result.all_steps << "; nothing was changed\n";
+    return;
+  }
   console.out << end_text(config, result) << " after step " << result.step << " of "
               << result.all_steps << ", " << clock_text(result.seconds) << "\nloss "
-              << text::fixed(result.last_loss, 4) << evaluation_text(result.evaluation) << "\npeak "
-              << peak_text(result) << "; activations "
+              << text::fixed(result.last_loss, 4) << evaluation_text(result.evaluation) << "\n"
+              << best_text(result) << "peak " << peak_text(result) << "; activations "
               << bytes_text(static_cast<double>(result.memory.activation_peak)) << "; waited "
               << percent_text(result.waited) << " of the time for data\n"
-              << "in " << config.out << ": model.safetensors, run.html, metrics.jsonl\n";
+              << "in " << config.out
+              << ": model.safetensors, best.safetensors, run.html, metrics.jsonl\n";
 }
 
 int train_model(const TrainCommandFlags& flags, const Console& console) {
@@ -167,6 +182,7 @@ int train_model(const TrainCommandFlags& flags, const Console& console) {
     return 0;
   }
   if (flags.nproc > 1) {
+    ignore_broken_pipes();
     return train::launch(
         flags.nproc, train::without_nproc(own_arguments()),
         // Rank 0 finds out at the end of its step, and saves then.
@@ -185,7 +201,6 @@ int train_model(const TrainCommandFlags& flags, const Console& console) {
   }
   watcher.clear();
   if (first) {
-    write_file(std::filesystem::path(config.out) / "run.html", train::run_page(config, result));
     summarise(config, result, console);
   }
   constexpr int kSignalled = 128;

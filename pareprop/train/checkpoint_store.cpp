@@ -44,7 +44,9 @@ std::string folder_name(std::int64_t step) {
 }
 
 std::optional<std::int64_t> step_of(const fs::path& folder) {
-  const std::string name = folder.filename().string();
+  // "step-00000012/" has no file name.
+  const std::string name =
+      (folder.has_filename() ? folder : folder.parent_path()).filename().string();
   if (!name.starts_with(kPrefix)) return std::nullopt;
   std::int64_t step = 0;
   const char* const end = name.data() + name.size();
@@ -128,10 +130,21 @@ class PartialFolder {
 };
 
 std::string verify(const fs::path& folder, const Manifest& manifest) {
+  const auto named = step_of(folder);
+  if (named && *named != manifest.state.step) {
+    return std::string(kState) + " is of step " + std::to_string(manifest.state.step) +
+           ", and the folder is named after another";
+  }
   for (const char* name : {kWeights, kOptimizer}) {
     if (!manifest.files.contains(name)) return std::string(kState) + " does not list " + name;
   }
   for (const auto& [name, seal] : manifest.files) {
+    if (name != kWeights && name != kOptimizer && name != kAverage) {
+      return std::string(kState) + " lists '" + name + "', which is no file of a checkpoint";
+    }
+    if (!fs::is_regular_file(fs::symlink_status(folder / name))) {
+      return name + " is not there, or is no ordinary file";
+    }
     std::error_code error;
     const auto size = fs::file_size(folder / name, error);
     if (error) return name + " cannot be read: " + error.message();

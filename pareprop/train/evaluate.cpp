@@ -26,6 +26,7 @@ Evaluation evaluate(models::Model& model, std::shared_ptr<const data::Batches> d
       {.workers = options.workers, .ahead = data::batches_ahead(options.workers), .end = all});
   double loss = 0.0;
   std::int64_t right = 0, rows = 0;
+  bool given_up = false;
   for (std::int64_t i = 0; i < all; ++i) {
     const models::Batch batch = model_batch(batches.next(), model);
     if (batch.input.size(0) > 0) {
@@ -38,17 +39,22 @@ Evaluation evaluate(models::Model& model, std::shared_ptr<const data::Batches> d
         rows += count;
       }
     }
-    if (options.on_batch && options.on_batch(i + 1, all)) break;
+    if (options.on_batch && options.on_batch(i + 1, all)) {
+      given_up = i + 1 < all;
+      break;
+    }
   }
   model.train(was_training);
-  const at::Tensor sums =
-      at::tensor({loss, static_cast<double>(right), static_cast<double>(rows)}, at::kDouble);
+  const at::Tensor sums = at::tensor(
+      {loss, static_cast<double>(right), static_cast<double>(rows), given_up ? 1.0 : 0.0},
+      at::kDouble);
   group.all_reduce(sums)->wait();
   const double* sum = sums.const_data_ptr<double>();
   const double count = sum[2] > 0 ? sum[2] : 1.0;
   return {.loss = sum[0] / count,
           .accuracy = sum[1] / count,
-          .rows = static_cast<std::int64_t>(sum[2])};
+          .rows = static_cast<std::int64_t>(sum[2]),
+          .whole = sum[3] == 0.0};
 }
 
 }  // namespace pareprop::train

@@ -14,6 +14,7 @@ struct Evaluation {
   double loss = 0.0;      // mean over all rows
   double accuracy = 0.0;  // share of rows whose best guess is right
   std::int64_t rows = 0;  // samples, or masked tokens
+  bool whole = true;      // false: a process was told to stop before its last batch
 };
 
 struct EvaluateOptions {

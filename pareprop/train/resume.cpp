@@ -4,16 +4,21 @@
 #include <span>
 #include <stdexcept>
 
+#include "pareprop/train/run_files.h"
+#include "pareprop/train/run_folder.h"
+
 namespace pareprop::train {
 namespace {
+
+namespace fs = std::filesystem;
 
 // Fields without which the next batch would not be the next one, or the weights not the same.
 constexpr const char* kFixed[] = {"data", "batch", "accumulate", "seed"};
 
 // Fields that say nothing about how the weights come about.
-constexpr const char* kFree[] = {"out",        "resume", "save_every", "keep",
-                                 "log_every",  "trace",  "workers",    "timeout",
-                                 "time_limit", "mode",   "budget",     "tokenizer"};
+constexpr const char* kFree[] = {"out",       "resume", "save_every", "save_minutes", "keep",
+                                 "log_every", "trace",  "workers",    "timeout",      "time_limit",
+                                 "mode",      "budget", "tokenizer"};
 
 bool is_one_of(std::span<const char* const> keys, const std::string& key) {
   return std::any_of(keys.begin(), keys.end(), [&](const char* one) { return key == one; });
@@ -45,6 +50,51 @@ void check_fits(const TrainConfig& config, int world, const StoredCheckpoint& ch
   }
 }
 
+// Nothing of a folder is overwritten that is not a run which is continued.
+void check_new(const TrainConfig& config) {
+  const std::vector<fs::path> there = files_of_run(config.out);
+  if (there.empty()) return;
+  throw std::invalid_argument(config.out + " holds a run already (" +
+                              there.front().filename().string() +
+                              "): continue it with --resume auto, or choose another folder with "
+                              "--out");
+}
+
+// Without a checkpoint: what is there must be an attempt that was not finished, and ours.
+void check_begun(const TrainConfig& config) {
+  if (files_of_run(config.out).empty()) return;
+  if (fs::exists(weights_file(config.out))) {
+    throw std::invalid_argument(
+        weights_file(config.out).string() +
+        " would be overwritten: the folder has trained weights, but no checkpoint to continue "
+        "from. Choose another folder with --out; --weights begins with these weights");
+  }
+  try {
+    run_config(config.out);
+  } catch (const std::exception& error) {
+    throw std::invalid_argument(config.out + " has files that are not of a training run (" +
+                                error.what() + "): choose another folder with --out");
+  }
+}
+
+StoredCheckpoint named_checkpoint(const TrainConfig& config, int world,
+                                  const std::function<void(const std::string&)>& on_message) {
+  StoredCheckpoint named = open_checkpoint(config.resume);
+  check_fits(config, world, named, on_message);
+  const fs::path own = checkpoint_folder(config);
+  std::error_code ignored;
+  if (!fs::equivalent(fs::path(config.resume).lexically_normal() / "..", own, ignored)) {
+    check_new(config);  // a branch of another run
+  }
+  const CheckpointSearch search = newest_whole(own);
+  if (search.newest && search.newest->state.step > named.state.step) {
+    throw std::invalid_argument(search.newest->folder.string() + " is newer than " + config.resume +
+                                ", and would be mistaken for its continuation: remove it, or "
+                                "choose another folder (--out)");
+  }
+  return named;
+}
+
 }  // namespace
 
 std::filesystem::path checkpoint_folder(const TrainConfig& config) {
@@ -54,24 +104,12 @@ std::filesystem::path checkpoint_folder(const TrainConfig& config) {
 std::optional<StoredCheckpoint> find_checkpoint(
     const TrainConfig& config, int world,
     const std::function<void(const std::string&)>& on_message) {
-  if (!config.resume.empty() && config.resume != "auto") {
-    StoredCheckpoint named = open_checkpoint(config.resume);
-    check_fits(config, world, named, on_message);
-    const CheckpointSearch own = newest_whole(checkpoint_folder(config));
-    if (own.newest && own.newest->state.step > named.state.step) {
-      throw std::invalid_argument(own.newest->folder.string() + " is newer than " + config.resume +
-                                  ", and would be mistaken for its continuation: remove it, or "
-                                  "choose another folder (--out)");
-    }
-    return named;
-  }
-  CheckpointSearch search = newest_whole(checkpoint_folder(config));
   if (config.resume.empty()) {
-    if (!search.newest && search.skipped.empty()) return std::nullopt;
-    throw std::invalid_argument(config.out +
-                                " holds a run already: go on with it (--resume auto), or choose "
-                                "another folder (--out)");
+    check_new(config);
+    return std::nullopt;
   }
+  if (config.resume != "auto") return named_checkpoint(config, world, on_message);
+  CheckpointSearch search = newest_whole(checkpoint_folder(config));
   if (!search.newest && !search.skipped.empty()) {
     throw std::runtime_error("no checkpoint in " + checkpoint_folder(config).string() +
                              " can be used: " + search.skipped.front() +
@@ -80,7 +118,15 @@ std::optional<StoredCheckpoint> find_checkpoint(
   if (on_message) {
     for (const std::string& line : search.skipped) on_message("not used: " + line);
   }
-  if (search.newest) check_fits(config, world, *search.newest, on_message);
+  if (search.newest) {
+    check_fits(config, world, *search.newest, on_message);
+  } else {
+    check_begun(config);
+    if (on_message) {
+      on_message("there is no checkpoint in " + checkpoint_folder(config).string() +
+                 ": training begins at step 0");
+    }
+  }
   return std::move(search.newest);
 }
 

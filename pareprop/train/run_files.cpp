@@ -11,6 +11,7 @@
 #include "pareprop/models/registry.h"
 #include "pareprop/models/weights.h"
 #include "pareprop/ops/precision.h"
+#include "pareprop/train/best_weights.h"
 #include "pareprop/train/checkpoint_store.h"
 #include "pareprop/train/ema.h"
 #include "pareprop/train/named_tensors.h"
@@ -51,11 +52,15 @@ void load_classes(const fs::path& run, TrainedRun& loaded, models::Overrides& ch
   check_augment(loaded.augment);
 }
 
-// What training ended with, or its last checkpoint; averaged where there is an average.
-void load_newest_weights(const fs::path& run, const TrainConfig& config, models::Model& model) {
-  if (fs::exists(weights_file(run))) {
-    return models::load_weights(model, io::SafetensorsFile(weights_file(run)));
-  }
+std::string origin_text(const std::string& what, const std::optional<WeightsOf>& origin,
+                        const fs::path& file) {
+  return "the " + what + " weights" + (origin ? ", of step " + std::to_string(origin->step) : "") +
+         " (" + file.filename().string() + ")";
+}
+
+// Averaged where there is an average.
+std::string load_newest_checkpoint(const fs::path& run, const TrainConfig& config,
+                                   models::Model& model) {
   TrainConfig here = config;
   here.out = run.string();
   const auto search = newest_whole(checkpoint_folder(here));
@@ -63,18 +68,39 @@ void load_newest_weights(const fs::path& run, const TrainConfig& config, models:
     throw std::invalid_argument(run.string() +
                                 " has neither model.safetensors nor a whole checkpoint");
   }
-  models::load_weights(model, io::SafetensorsFile(search.newest->folder / "weights.safetensors"));
-  const fs::path averages = search.newest->folder / "ema.safetensors";
-  if (!fs::exists(averages)) return;
-  Ema average(trained_parameters(model), config.ema);
-  average.load_state(tensors_of(io::SafetensorsFile(averages)));
-  average.swap();
+  const fs::path& folder = search.newest->folder;
+  models::load_weights(model, io::SafetensorsFile(folder / "weights.safetensors"));
+  if (const fs::path averages = folder / "ema.safetensors"; fs::exists(averages)) {
+    Ema average(trained_parameters(model), config.ema);
+    average.load_state(tensors_of(io::SafetensorsFile(averages)));
+    average.swap();
+  }
+  return origin_text("last", WeightsOf{.step = search.newest->state.step}, folder);
+}
+
+std::string load_weights_of_run(const fs::path& run, const TrainConfig& config,
+                                models::Model& model, WhichWeights which) {
+  if (const fs::path best = best_weights_file(run);
+      which == WhichWeights::best && fs::exists(best)) {
+    return origin_text("best", load_run_weights(model, best), best);
+  }
+  if (const fs::path last = weights_file(run); fs::exists(last)) {
+    return origin_text("last", load_run_weights(model, last), last);
+  }
+  return load_newest_checkpoint(run, config, model);
 }
 
 }  // namespace
 
 fs::path tokenizer_folder(const fs::path& run) { return run / "tokenizer"; }
 fs::path weights_file(const fs::path& run) { return run / "model.safetensors"; }
+fs::path best_weights_file(const fs::path& run) { return run / "best.safetensors"; }
+
+TrainConfig run_config(const fs::path& run) {
+  TrainConfig config;
+  apply_json(config, read_text(config_file(run)), config_file(run).string());
+  return config;
+}
 
 void write_run_files(const fs::path& run, const TrainConfig& config, const TrainingData& data,
                      const models::Model& model) {
@@ -94,9 +120,9 @@ void write_run_files(const fs::path& run, const TrainConfig& config, const Train
   io::write_file(classes_file(run), json.dump(2) + "\n");
 }
 
-TrainedRun load_run(const fs::path& run) {
+TrainedRun load_run(const fs::path& run, WhichWeights which) {
   TrainedRun loaded;
-  apply_json(loaded.config, read_text(config_file(run)), config_file(run).string());
+  loaded.config = run_config(run);
   models::Overrides change = overrides_of(loaded.config);
   if (fs::exists(tokenizer_folder(run))) {
     loaded.tokenizer = data::load_tokenizer(tokenizer_folder(run));
@@ -108,7 +134,7 @@ TrainedRun load_run(const fs::path& run) {
   const Precision precision = parse_precision(loaded.config.precision);
   loaded.model =
       models::make_model(loaded.config.model, change, {.dtype = stream_dtype(precision)});
-  load_newest_weights(run, loaded.config, *loaded.model);
+  loaded.weights = load_weights_of_run(run, loaded.config, *loaded.model, which);
   StackOptions options{.mode = Mode::stored, .precision = precision};
   options.arithmetic = arithmetic_of(loaded.config);
   loaded.model->set_stack_options(options);

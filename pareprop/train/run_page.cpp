@@ -24,7 +24,10 @@ std::string outcome(const TrainConfig& config, const TrainResult& result) {
   const std::string steps =
       std::to_string(result.step) + " of " + std::to_string(result.all_steps) + " steps";
   switch (result.end) {
+    case TrainEnd::running:
+      return "Training: " + steps + " were done when this page was written.";
     case TrainEnd::finished:
+    case TrainEnd::nothing_to_do:
       return "Finished: " + steps + ".";
     case TrainEnd::stopped_early:
       return "Stopped early after " + steps + ": the last " + std::to_string(config.early_stop) +
@@ -59,7 +62,15 @@ std::string key_figures(const TrainResult& result) {
   out += page::key_figure("Evaluation loss",
                           evaluated ? text::fixed(evaluation.loss, 4) : std::string(kNone),
                           "last training loss " + text::fixed(result.last_loss, 4));
-  out += page::key_figure("Time", text::duration_text(result.seconds), "of this process");
+  if (result.best) {
+    out += page::key_figure("Best evaluation loss",
+                            text::fixed(result.best->evaluation_loss.value_or(0.0), 4),
+                            "step " + std::to_string(result.best->step));
+  }
+  const bool resumed = result.seconds_in_all > result.seconds;
+  out += page::key_figure(
+      "Time", text::duration_text(std::max(result.seconds, result.seconds_in_all)),
+      resumed ? text::duration_text(result.seconds) + " since it was resumed" : "of training");
   out += page::key_figure(
       "Samples a second",
       result.steps.empty() ? std::string(kNone) : text::fixed(median_speed(result.steps), 1),

@@ -197,7 +197,9 @@ void check(const TrainConfig& c) {
   at_least("vocabulary", std::int64_t{1}, c.vocabulary);
   at_least("workers", 0, c.workers);
   at_least("keep", 1, c.keep);
-  at_least("save_every", std::int64_t{0}, c.save_every);
+  at_least("save_every", std::int64_t{0}, c.save_every.value_or(0));
+  expect(c.save_minutes > 0.0,
+         "save_minutes: expected more than 0, got " + std::to_string(c.save_minutes));
   at_least("eval_every", std::int64_t{0}, c.eval_every);
   at_least("early_stop", std::int64_t{0}, c.early_stop);
   at_least("log_every", std::int64_t{1}, c.log_every);

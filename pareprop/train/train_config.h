@@ -65,7 +65,8 @@ struct TrainConfig {
 
   // What is kept and said
   std::string out = "run";
-  std::int64_t save_every = 0;
+  std::optional<std::int64_t> save_every = std::nullopt;
+  double save_minutes = 10.0;
   int keep = 3;
   std::string resume = {};
   std::int64_t eval_every = 0;

@@ -1,6 +1,8 @@
 #include "pareprop/train/train_state.h"
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
@@ -17,10 +19,10 @@ constexpr int kFormat = 1;
 json to_json(const TrainState& state) {
   json losses = json::array();
   for (const LossPoint& point : state.losses) losses.push_back({point.step, point.loss});
-  return {{"step", state.step},        {"data_position", state.data_position},
-          {"seed", state.seed},        {"world", state.world},
-          {"config", state.config},    {"losses", losses},
-          {"versions", state.versions}};
+  return {{"step", state.step},       {"data_position", state.data_position},
+          {"seed", state.seed},       {"world", state.world},
+          {"seconds", state.seconds}, {"config", state.config},
+          {"losses", losses},         {"versions", state.versions}};
 }
 
 // JSON has no infinities: they are written as null.
@@ -33,6 +35,7 @@ TrainState state_of(const json& value) {
                    .data_position = value.at("data_position").get<std::int64_t>(),
                    .seed = value.at("seed").get<std::uint64_t>(),
                    .world = value.at("world").get<int>(),
+                   .seconds = value.value("seconds", 0.0),  // not there in the first versions
                    .config = value.at("config").get<std::string>()};
   for (const json& point : value.at("losses")) {
     state.losses.push_back({point.at(0).get<std::int64_t>(), number(point.at(1))});
@@ -50,6 +53,16 @@ std::string checksum_of(const json& whole) {
 }
 
 }  // namespace
+
+std::int64_t since_best(const std::vector<LossPoint>& losses) {
+  const auto comparable = [](const LossPoint& point) {
+    return std::isnan(point.loss) ? std::numeric_limits<double>::infinity() : point.loss;
+  };
+  const auto best =
+      std::min_element(losses.begin(), losses.end(),
+                       [&](const auto& a, const auto& b) { return comparable(a) < comparable(b); });
+  return losses.empty() ? 0 : std::distance(best, losses.end()) - 1;
+}
 
 std::string format_manifest(const Manifest& manifest) {
   json files = json::object();
@@ -70,10 +83,10 @@ Manifest parse_manifest(std::string_view text) {
   try {
     json whole = json::parse(text);
     const int format = whole.at("format").get<int>();
-    if (format > kFormat) {
+    if (format != kFormat) {
       throw std::runtime_error("it has format " + std::to_string(format) +
-                               ", and this program reads formats up to " + std::to_string(kFormat) +
-                               ": it is of a newer version");
+                               ", and this program reads format " + std::to_string(kFormat) +
+                               ": it is of another version");
     }
     const auto expected = whole.at("xxh64").get<std::string>();
     whole.erase("xxh64");

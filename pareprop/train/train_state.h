@@ -13,6 +13,9 @@ struct LossPoint {
   double loss = 0.0;
 };
 
+// How many came after the one with the lowest loss; one that is not a number is never the lowest.
+std::int64_t since_best(const std::vector<LossPoint>& losses);
+
 // Where a run is, besides its tensors. All randomness is a function of the seed and of numbers that
 // are here, so nothing else has to be kept to go on with the same bits.
 struct TrainState {
@@ -20,6 +23,7 @@ struct TrainState {
   std::int64_t data_position = 0;  // the number of the next batch
   std::uint64_t seed = 0;
   int world = 1;                                     // processes that trained together
+  double seconds = 0.0;                              // of training, before and after restarts
   std::string config = {};                           // the run's configuration, as text
   std::vector<LossPoint> losses = {};                // as far as the caller wants to remember them
   std::map<std::string, std::string> versions = {};  // of the programs; made by whoever writes it

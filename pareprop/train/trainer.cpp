@@ -6,7 +6,6 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -21,7 +20,7 @@
 #include "pareprop/train/named_tensors.h"
 #include "pareprop/train/resume.h"
 #include "pareprop/train/run_files.h"
-#include "pareprop/train/run_lock.h"
+#include "pareprop/train/run_writer.h"
 #include "pareprop/train/step_tracer.h"
 #include "pareprop/train/train_step.h"
 
@@ -41,17 +40,13 @@ TrainConfig with_tokenizer_of_run(TrainConfig config, bool goes_on) {
   return config;
 }
 
-double comparable(double loss) {
-  return std::isnan(loss) ? std::numeric_limits<double>::infinity() : loss;
-}
-
 class Run {
  public:
   Run(const TrainConfig& config, ProcessGroup& group, const TrainEvents& events)
       : config_(config),
         group_(group),
         events_(events),
-        lock_(group.rank() == 0 ? std::optional<RunLock>(config.out) : std::nullopt),
+        writer_(config_, group.rank() == 0, events.on_message),
         checkpoint_(find_checkpoint(config, group.world(), events.on_message)),
         data_(open_data(with_tokenizer_of_run(config, checkpoint_.has_value()))),
         model_(make_model(
@@ -59,8 +54,7 @@ class Run {
             {.dtype = stream_dtype(parse_precision(config.precision)), .seed = config.seed})),
         batches_(
             make_batches(config, data_, *model_, {.rank = group.rank(), .world = group.world()})),
-        buckets_(*model_, group),
-        store_(checkpoint_folder(config), config.keep) {
+        buckets_(*model_, group) {
     set_first_weights(*model_, config);
     optimizer_.emplace(trained_parameters(*model_),
                        AdamWOptions{.beta1 = config.beta1,
@@ -81,19 +75,19 @@ class Run {
       check_tokenizer();
       go_on();
     }
-    check_same_step();
+    check_steps();
+    tracer_.emplace(config_, *model_, group_.rank(), step_, all_steps_, events_.on_message);
+    if (has_ended()) return;
     keeper_.emplace(config_, data_, group_.world(), live_besides(), events_.on_message);
     keeper_->plan(*model_, stack_options());
     apply_plan();
-    tracer_.emplace(config_, *model_, group_.rank(), step_, all_steps_, events_.on_message);
-    if (writes()) {
-      if (step_ < all_steps_) fs::remove(weights_file(config_.out));
-      write_run_files(config_.out, config_, data_, *model_);
-      log_.emplace(config_.out, step_);
-    }
+    writer_.own_folder();
   }
 
   TrainResult train() {
+    if (ended_) {
+      return {.end = TrainEnd::nothing_to_do, .step = step_, .all_steps = all_steps_};
+    }
     data::Prefetcher batches(batches_.train, {.workers = config_.workers,
                                               .ahead = data::batches_ahead(config_.workers),
                                               .first = step_ * config_.accumulate});
@@ -102,28 +96,27 @@ class Run {
           text::fixed(data::unigram_entropy(data_.text->train), 3));
     }
     if (events_.on_begin) events_.on_begin(step_, all_steps_);
+    writer_.begin(data_, *model_, checkpoint_ ? std::optional(step_) : std::nullopt);
     model_->train();
     const std::int64_t first = step_;
     begin_ = std::chrono::steady_clock::now();
     std::optional<TrainEnd> end = evaluate_if_due();
     while (!end && step_ < all_steps_) {
       train_step(batches, first);
+      // Before an evaluation, which may take long, and after it.
+      if (writer_.checkpoint_due(step_)) save();
       if (stopping_ && step_ < all_steps_) {
         end = stopping_;  // an evaluation that is due comes first when the run goes on
       } else {
         end = evaluate_if_due();
       }
-      if (end || step_ == all_steps_ ||
-          (config_.save_every > 0 && step_ % config_.save_every == 0)) {
-        save();
-      }
+      if (saved_ < step_ && (end || step_ == all_steps_)) save();
     }
-    if (evaluation_.rows == 0 && step_ == all_steps_) evaluate_now();
+    if (!end && evaluation_.rows == 0 && step_ == all_steps_) end = evaluate_now();
     return finish(end.value_or(TrainEnd::finished), batches);
   }
 
  private:
-  bool writes() const { return group_.rank() == 0; }
   double steps_of_epoch() const {
     return static_cast<double>(batches_.train->per_epoch()) /
            static_cast<double>(config_.accumulate);
@@ -140,7 +133,7 @@ class Run {
 
   void go_on() {
     load(*checkpoint_, trained());
-    step_ = checkpoint_->state.step;
+    saved_ = step_ = checkpoint_->state.step;
     evaluated_ = checkpoint_->state.losses;
     if (checkpoint_->state.data_position != step_ * config_.accumulate) {
       throw std::invalid_argument(checkpoint_->folder.string() +
@@ -158,14 +151,29 @@ class Run {
   }
 
   // Processes that see different folders would find different checkpoints.
-  void check_same_step() {
+  void check_steps() {
     const at::Tensor sums = at::tensor({step_, step_ * step_}, at::kLong);
     group_.all_reduce(sums)->wait();
     const std::int64_t* sum = sums.const_data_ptr<std::int64_t>();
-    if (sum[0] * sum[0] == sum[1] * group_.world()) return;
-    throw std::invalid_argument(
-        "rank " + std::to_string(group_.rank()) + " begins at step " + std::to_string(step_) +
-        ", others at another: expected one folder that all processes see, " + config_.out);
+    if (sum[0] * sum[0] != sum[1] * group_.world()) {
+      throw std::invalid_argument(
+          "rank " + std::to_string(group_.rank()) + " begins at step " + std::to_string(step_) +
+          ", others at another: expected one folder that all processes see, " + config_.out);
+    }
+    if (step_ <= all_steps_) return;
+    throw std::invalid_argument("steps: " + std::to_string(all_steps_) +
+                                " are asked for (--steps or --epochs), and " +
+                                std::to_string(step_) + " are done: expected at least as many");
+  }
+
+  // True when the run that is resumed has nothing left to do. What decides is on the writer's disk.
+  bool has_ended() {
+    const bool evaluated = !evaluated_.empty() && evaluated_.back().step >= step_;
+    const bool done = checkpoint_ && evaluated && (step_ == all_steps_ || bad_evaluations());
+    const at::Tensor ended = at::tensor({done && fs::exists(weights_file(config_.out)) ? 1 : 0});
+    group_.broadcast(ended);
+    ended_ = ended.item<std::int64_t>() != 0;
+    return ended_;
   }
 
   StackOptions stack_options() const {
@@ -201,6 +209,7 @@ class Run {
   }
 
   void train_step(data::Prefetcher& batches, std::int64_t first) {
+    writer_.check_folder();
     const auto begin = std::chrono::steady_clock::now();
     const double waited_before = batches.waited_seconds();
     const double rate = rate_.at(step_);
@@ -229,9 +238,7 @@ class Run {
              .peak_bytes = usage.total_peak,
              .predicted_peak_bytes = keeper_->plan().predicted.total_peak};
     keep_budget();
-    if (log_ && (is_due(config_.log_every) || step_ == first + 1 || step_ == all_steps_)) {
-      log_->add(last_);
-    }
+    if (is_due(config_.log_every) || step_ == first + 1 || step_ == all_steps_) writer_.add(last_);
     if (events_.on_step) {
       const double each = seconds_since(begin_) / static_cast<double>(step_ - first);
       events_.on_step(last_, all_steps_, each * static_cast<double>(all_steps_ - step_));
@@ -279,92 +286,106 @@ class Run {
     const bool done = !evaluated_.empty() && evaluated_.back().step >= step_;
     if (due && !done) {
       try {
-        evaluate_now();
+        if (const auto end = evaluate_now()) return end;
       } catch (...) {
         save_before_failing();
         throw;
       }
+      if (writer_.saves_on_the_way() || step_ == all_steps_) save();
     }
     if (due && bad_evaluations() && step_ < all_steps_) return TrainEnd::stopped_early;
     return std::nullopt;
   }
 
-  void evaluate_now() {
-    const AveragedWeights averaged(average_ ? &*average_ : nullptr);
+  // Why training ends instead, if it was asked to: the state is saved first then.
+  std::optional<TrainEnd> evaluate_now() {
+    std::optional<AveragedWeights> averaged(std::in_place, average_ ? &*average_ : nullptr);
     EvaluateOptions options{.workers = config_.workers};
-    if (events_.on_evaluating) {
-      options.on_batch = [this](std::int64_t done, std::int64_t all) {
-        events_.on_evaluating(done, all);
-        return false;
-      };
-    }
-    evaluation_ = evaluate(*model_, batches_.test, group_, options);
-    const EvaluationRecord record{
-        .step = step_, .loss = evaluation_.loss, .accuracy = evaluation_.accuracy};
-    evaluated_.push_back({step_, evaluation_.loss});
-    if (log_) log_->add(record);
+    options.on_batch = [&](std::int64_t done, std::int64_t all) {
+      if (events_.on_evaluating) events_.on_evaluating(done, all);
+      if (!events_.stop_asked || !events_.stop_asked()) return false;
+      averaged.reset();
+      if (saved_ < step_) save();
+      return true;
+    };
+    const Evaluation found = evaluate(*model_, batches_.test, group_, options);
+    if (!found.whole) return TrainEnd::stopped_by_user;
+    evaluation_ = found;
+    const EvaluationRecord record{.step = step_, .loss = found.loss, .accuracy = found.accuracy};
+    evaluated_.push_back({step_, found.loss});
+    writer_.add(record, *model_, found);
+    averaged.reset();
+    writer_.write_page(result(TrainEnd::running));
     if (events_.on_evaluation) events_.on_evaluation(record);
+    return std::nullopt;
   }
 
   bool bad_evaluations() const {
-    if (config_.early_stop == 0) return false;
-    const auto best = std::min_element(
-        evaluated_.begin(), evaluated_.end(),
-        [](const auto& a, const auto& b) { return comparable(a.loss) < comparable(b.loss); });
-    return std::distance(best, evaluated_.end()) > config_.early_stop;
+    return config_.early_stop > 0 && since_best(evaluated_) >= config_.early_stop;
   }
 
   void save() {
-    if (!writes()) return;
-    store_.save(trained(), {.step = step_,
-                            .data_position = step_ * config_.accumulate,
-                            .seed = config_.seed,
-                            .world = group_.world(),
-                            .config = to_json(config_),
-                            .losses = evaluated_});
+    writer_.save(trained(), {.step = step_,
+                             .data_position = step_ * config_.accumulate,
+                             .seed = config_.seed,
+                             .world = group_.world(),
+                             .seconds = seconds_in_all(),
+                             .config = to_json(config_),
+                             .losses = evaluated_});
+    saved_ = step_;
   }
 
-  TrainResult finish(TrainEnd end, const data::Prefetcher& batches) {
+  double seconds_in_all() const {
+    return seconds_since(begin_) + (checkpoint_ ? checkpoint_->state.seconds : 0.0);
+  }
+
+  TrainResult result(TrainEnd end) const {
     TrainResult result{.end = end,
                        .step = step_,
                        .all_steps = all_steps_,
                        .last_loss = last_.loss,
                        .evaluation = evaluation_,
                        .seconds = seconds_since(begin_),
+                       .seconds_in_all = seconds_in_all(),
                        .memory = memory::usage(),
                        .budget_bytes = keeper_->named() ? keeper_->plan().budget : 0,
                        .predicted_peak_bytes = keeper_->plan().predicted.total_peak,
                        .skipped = batches_.skipped()};
     for (const Stack& stack : model_->stacks()) result.stacks.push_back(stack->chosen_options());
     result.memory.total_peak = std::max(result.memory.total_peak, keeper_->highest());
-    result.waited = batches.waited_seconds() / std::max(result.seconds, 1e-9);
-    if (writes()) {
-      const AveragedWeights averaged(average_ ? &*average_ : nullptr);
-      models::save_weights(*model_, weights_file(config_.out));
-      result.steps = log_->steps();
-      result.evaluations = log_->evaluations();
-    }
-    group_.barrier();
+    writer_.add_history(result);
     return result;
+  }
+
+  TrainResult finish(TrainEnd end, const data::Prefetcher& batches) {
+    TrainResult last = result(end);
+    last.waited = batches.waited_seconds() / std::max(last.seconds, 1e-9);
+    {
+      const AveragedWeights averaged(average_ ? &*average_ : nullptr);
+      writer_.write_weights(*model_, step_, end == TrainEnd::stopped_early);
+    }
+    writer_.write_page(last);
+    group_.barrier();
+    return last;
   }
 
   const TrainConfig config_;
   ProcessGroup& group_;
   const TrainEvents& events_;
-  const std::optional<RunLock> lock_;  // rank 0
+  RunWriter writer_;
   const std::optional<StoredCheckpoint> checkpoint_;
   const TrainingData data_;
   const std::shared_ptr<models::Model> model_;
   const BatchSets batches_;
   GradientBuckets buckets_;
-  CheckpointStore store_;
   std::optional<AdamW> optimizer_;
   std::optional<Ema> average_;
   std::optional<BudgetKeeper> keeper_;
-  std::optional<RunLog> log_;  // rank 0
   std::optional<StepTracer> tracer_;
   LearningRate rate_;
   std::int64_t step_ = 0, all_steps_ = 0;
+  std::int64_t saved_ = 0;  // the step of the last checkpoint that this process saved
+  bool ended_ = false;      // before this process began
   std::vector<LossPoint> evaluated_;
   std::optional<TrainEnd> stopping_;
   StepRecord last_;

@@ -2,11 +2,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "pareprop/memory/meter.h"
 #include "pareprop/reversible/stack_options.h"
+#include "pareprop/train/best_weights.h"
 #include "pareprop/train/evaluate.h"
 #include "pareprop/train/process_group.h"
 #include "pareprop/train/run_log.h"
@@ -24,11 +26,20 @@ struct TrainEvents {
   std::function<void(const EvaluationRecord&)> on_evaluation;
   // Something that one would want to know: resumed from, skipped, stopped early.
   std::function<void(const std::string&)> on_message;
-  // True: save and stop. Asked after every step, in every process.
+  // True: save and stop. Asked in every process, before every step and after every batch of an
+  // evaluation, which is then given up.
   std::function<bool()> stop_asked;
 };
 
-enum class TrainEnd { finished, stopped_early, stopped_by_user, out_of_time };
+// `nothing_to_do`: the run had ended before. `running` is only seen by the page of a run.
+enum class TrainEnd {
+  running,
+  finished,
+  stopped_early,
+  stopped_by_user,
+  out_of_time,
+  nothing_to_do
+};
 
 struct TrainResult {
   TrainEnd end = TrainEnd::finished;
@@ -36,7 +47,9 @@ struct TrainResult {
   std::int64_t all_steps = 0;
   double last_loss = 0.0;
   Evaluation evaluation = {};             // of the last one
+  std::optional<WeightsOf> best = {};     // rank 0 only: of which step best.safetensors is
   double seconds = 0.0;                   // of this process, from the first step on
+  double seconds_in_all = 0.0;            // with those before the run was resumed
   memory::Usage memory = {};              // peaks of the steps
   std::int64_t budget_bytes = 0;          // 0: none was named
   std::int64_t predicted_peak_bytes = 0;  // of the plan in the end
@@ -48,8 +61,10 @@ struct TrainResult {
 };
 
 // Trains as `config` says. The folder config.out gets config.json, metrics.jsonl, tensorboard/,
-// checkpoints/, classes.json or tokenizer/, and at the end model.safetensors. Rank 0 of the group
-// writes; all processes compute the same weights.
+// checkpoints/, classes.json or tokenizer/, at every evaluation best.safetensors (if it is the
+// best) and run.html, and at the end model.safetensors. Rank 0 of the group writes; all processes
+// compute the same weights. Nothing is written before the first step is about to begin (on_begin),
+// and a run that had ended is left as it is.
 //
 // Throws std::invalid_argument for what cannot be asked for, std::system_error for files, and
 // std::runtime_error when a process was lost, or when the loss or a gradient is not finite: the

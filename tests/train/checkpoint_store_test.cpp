@@ -145,6 +145,57 @@ TEST(CheckpointStore, DamageIsFoundAndTheOneBeforeIsTaken) {
             std::string::npos);
 }
 
+// What is no checkpoint of this store counts as damaged: a copy under another step's name, pipes,
+// links to elsewhere, JSON that is nested without an end, other formats, names that lead outside.
+TEST(CheckpointStore, WhatIsNoCheckpointIsPassedOver) {
+  const TemporaryFolder folder;
+  CheckpointStore store(folder / "run");
+  SmallRun run(1);
+  save(store, run, 1);
+  const fs::path newest = folder / "run/step-00000009";
+  const auto expect_passed_over = [&](const std::string& why) {
+    const auto found = newest_whole(folder / "run");
+    ASSERT_TRUE(found.newest) << why;
+    EXPECT_EQ(found.newest->state.step, 1) << why;
+    ASSERT_EQ(found.skipped.size(), 1U) << why;
+    EXPECT_NE(found.skipped[0].find(why), std::string::npos) << found.skipped[0];
+    fs::remove_all(newest);
+  };
+  const auto copy = [&] { fs::copy(folder / "run/step-00000001", newest); };
+  const auto put_state = [&](const std::string& text) {
+    copy();
+    put(newest / "state.json", text);
+  };
+
+  copy();
+  expect_passed_over("is of step 1");
+  for (const char* name : {"state.json", "weights.safetensors"}) {
+    copy();
+    fs::remove(newest / name);
+    ASSERT_EQ(mkfifo((newest / name).c_str(), 0600), 0);
+    expect_passed_over(name);
+    copy();
+    fs::rename(newest / name, folder / name);
+    fs::create_symlink(folder / name, newest / name);
+    expect_passed_over(name);
+  }
+  put_state(std::string(1000000, '['));
+  expect_passed_over("state.json");
+  put_state(std::string(100 << 20, ' '));
+  expect_passed_over("state.json");
+  for (const char* format : {"0", "2", "-1", "1e300", "99999999999999999999"}) {
+    put_state("{\"format\": " + std::string(format) + "}");
+    expect_passed_over("state.json");
+  }
+  Manifest outside{.state = at_step(9), .files = {}};
+  for (const char* name : {"weights.safetensors", "optimizer.safetensors"}) {
+    outside.files[name] = {.size = 1, .checksum = "0"};
+  }
+  outside.files["../outside"] = {.size = 1, .checksum = "0"};
+  put_state(format_manifest(outside));
+  expect_passed_over("../outside");
+}
+
 TEST(CheckpointStore, AFullDiskLeavesTheCheckpointsFromBefore) {
   const TemporaryFolder folder;
   CheckpointStore store(folder.path(), 1);

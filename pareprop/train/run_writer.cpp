@@ -1,0 +1,111 @@
+#include "pareprop/train/run_writer.h"
+
+#include <exception>
+#include <filesystem>
+#include <utility>
+
+#include "pareprop/io/atomic_file.h"
+#include "pareprop/train/resume.h"
+#include "pareprop/train/run_files.h"
+#include "pareprop/train/run_page.h"
+#include "pareprop/train/trainer.h"
+
+namespace pareprop::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string listed(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+}  // namespace
+
+RunWriter::RunWriter(const TrainConfig& config, bool writes, Say say)
+    : config_(config),
+      say_(std::move(say)),
+      folder_(writes ? std::optional<RunFolder>(config.out) : std::nullopt),
+      store_(checkpoint_folder(config), config.keep),
+      saved_at_(std::chrono::steady_clock::now()) {}
+
+void RunWriter::own_folder() {
+  if (folder_) folder_->own();
+}
+
+void RunWriter::begin(const TrainingData& data, const models::Model& model,
+                      std::optional<std::int64_t> resumed) {
+  if (!folder_) return;
+  if (!resumed) {
+    if (const auto names = set_aside(config_.out); !names.empty() && say_) {
+      say_("what an earlier attempt left is kept as " + listed(names));
+    }
+  }
+  // They are not the last any more, and are written again at the end.
+  fs::remove(weights_file(config_.out));
+  write_run_files(config_.out, config_, data, model);
+  log_.emplace(config_.out, resumed.value_or(0));
+  best_.emplace(best_weights_file(config_.out));
+  if (!saves_on_the_way() && say_) {
+    say_(
+        "no checkpoints are saved before the end (--save-every 0): a run that is killed has to "
+        "begin again");
+  }
+}
+
+bool RunWriter::checkpoint_due(std::int64_t step) const {
+  if (!folder_ || !saves_on_the_way()) return false;
+  const std::chrono::duration<double> since = std::chrono::steady_clock::now() - saved_at_;
+  return (config_.save_every && step % *config_.save_every == 0) ||
+         since.count() >= 60.0 * config_.save_minutes;
+}
+
+void RunWriter::save(const Trained& trained, TrainState state) {
+  if (!folder_) return;
+  folder_->check_there();
+  store_.save(trained, std::move(state));
+  saved_at_ = std::chrono::steady_clock::now();
+}
+
+void RunWriter::check_folder() const {
+  if (folder_) folder_->check_there();
+}
+
+void RunWriter::add(const StepRecord& record) {
+  if (log_) log_->add(record);
+}
+
+void RunWriter::add(const EvaluationRecord& record, const models::Model& model,
+                    const Evaluation& found) {
+  if (!log_) return;
+  best_->offer(model, record.step, found);
+  log_->add(record);
+}
+
+void RunWriter::add_history(TrainResult& result) const {
+  if (!log_) return;
+  result.best = best_->best();
+  result.steps = log_->steps();
+  result.evaluations = log_->evaluations();
+}
+
+void RunWriter::write_page(const TrainResult& result) const {
+  if (!folder_) return;
+  const fs::path page = fs::path(config_.out) / "run.html";
+  try {
+    io::write_file(page, run_page(config_, result));
+  } catch (const std::exception& error) {
+    if (result.end != TrainEnd::running) throw;
+    if (say_) say_(page.string() + " could not be written: " + error.what());
+  }
+}
+
+void RunWriter::write_weights(models::Model& model, std::int64_t step, bool best) {
+  if (!folder_) return;
+  const std::optional<WeightsOf> origin = best ? best_->best() : std::nullopt;
+  if (origin) load_run_weights(model, best_weights_file(config_.out));
+  save_run_weights(model, weights_file(config_.out), origin.value_or(WeightsOf{.step = step}));
+}
+
+}  // namespace pareprop::train

@@ -1,0 +1,330 @@
+// What a run leaves behind when it ends in ways that nobody planned, and what it refuses to touch.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "pareprop/io/safetensors.h"
+#include "pareprop/train/run_files.h"
+#include "pareprop/train/trainer.h"
+#include "tests/io/temporary_folder.h"
+
+namespace pareprop::train {
+namespace {
+
+namespace fs = std::filesystem;
+using io::testing::content;
+using io::testing::message_of;
+using io::testing::put;
+using io::testing::TemporaryFolder;
+
+TrainConfig tiny(const fs::path& out) {
+  TrainConfig config;
+  config.model = "vit_cifar";
+  config.width = 32;
+  config.depth = {2};
+  config.data = "digits";
+  config.mode = "reprop";
+  config.batch = 16;
+  config.steps = 12;
+  config.eval_every = 4;
+  config.log_every = 1;
+  config.initial_std = 0.15;
+  config.learning_rate = 3e-3;
+  config.out = out.string();
+  return config;
+}
+
+TrainResult train_alone(const TrainConfig& config, const TrainEvents& events = {}) {
+  const auto group = make_process_group({});
+  return train(config, *group, events);
+}
+
+struct Killed : std::exception {};
+
+// Ends the run in the middle, without a chance to save, as a kill does.
+TrainEvents killed_after(std::int64_t step) {
+  TrainEvents events;
+  events.on_step = [step](const StepRecord& record, std::int64_t, double) {
+    if (record.step == step) throw Killed();
+  };
+  return events;
+}
+
+std::vector<std::string> checkpoints(const TrainConfig& config) {
+  std::vector<std::string> names;
+  if (!fs::exists(fs::path(config.out) / "checkpoints")) return names;
+  for (const auto& entry : fs::directory_iterator(fs::path(config.out) / "checkpoints")) {
+    names.push_back(entry.path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::map<std::string, std::string> all_files(const fs::path& folder) {
+  std::map<std::string, std::string> files;
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+    if (!entry.is_regular_file()) continue;
+    files[entry.path().string()] =
+        content(entry.path()) + std::to_string(entry.last_write_time().time_since_epoch().count());
+  }
+  return files;
+}
+
+struct Messages {
+  std::string all;
+  TrainEvents events() {
+    TrainEvents events;
+    events.on_message = [this](const std::string& what) { all += what + "\n"; };
+    return events;
+  }
+  bool has(const std::string& part) const { return all.find(part) != std::string::npos; }
+};
+
+TEST(SafeRun, AKilledRunHasACheckpointOfEveryEvaluation) {
+  const TemporaryFolder folder;
+  TrainConfig config = tiny(folder / "run");
+  EXPECT_THROW(train_alone(config, killed_after(10)), Killed);
+  EXPECT_EQ(checkpoints(config), (std::vector<std::string>{"step-00000004", "step-00000008"}));
+
+  config.resume = "auto";
+  Messages messages;
+  train_alone(config, messages.events());
+  EXPECT_TRUE(messages.has("step-00000008")) << messages.all;
+  TrainConfig whole = tiny(folder / "whole");
+  train_alone(whole);
+  EXPECT_EQ(content(folder / "run/model.safetensors"), content(folder / "whole/model.safetensors"));
+  EXPECT_EQ(content(folder / "run/best.safetensors"), content(folder / "whole/best.safetensors"));
+}
+
+TEST(SafeRun, ACheckpointIsSavedAfterSoManyMinutes) {
+  const TemporaryFolder folder;
+  TrainConfig config = tiny(folder / "run");
+  config.eval_every = 100;
+  config.save_minutes = 1e-9;
+  EXPECT_THROW(train_alone(config, killed_after(3)), Killed);
+  EXPECT_EQ(checkpoints(config), (std::vector<std::string>{"step-00000001", "step-00000002"}));
+}
+
+TEST(SafeRun, NoCheckpointsIfNoneAreAskedForAndTheRiskIsSaid) {
+  const TemporaryFolder folder;
+  TrainConfig config = tiny(folder / "run");
+  config.save_every = 0;
+  config.save_minutes = 1e-9;
+  Messages messages;
+  TrainEvents events = messages.events();
+  events.on_step = killed_after(6).on_step;
+  EXPECT_THROW(train_alone(config, events), Killed);
+  EXPECT_TRUE(checkpoints(config).empty());
+  EXPECT_TRUE(messages.has("--save-every 0")) << messages.all;
+  EXPECT_TRUE(messages.has("begin again")) << messages.all;
+}
+
+TEST(SafeRun, WithoutACheckpointTheEarlierAttemptIsKept) {
+  const TemporaryFolder folder;
+  TrainConfig config = tiny(folder / "run");
+  EXPECT_THROW(train_alone(config, killed_after(3)), Killed);
+  const std::string metrics = content(folder / "run/metrics.jsonl");
+  EXPECT_FALSE(metrics.empty());
+  config.resume = "auto";
+  Messages messages;
+  train_alone(config, messages.events());
+  EXPECT_TRUE(messages.has("no checkpoint")) << messages.all;
+  EXPECT_TRUE(messages.has("metrics-1.jsonl")) << messages.all;
+  EXPECT_EQ(content(folder / "run/metrics-1.jsonl"), metrics);
+  EXPECT_TRUE(fs::exists(folder / "run/tensorboard-1"));
+}
+
+TEST(SafeRun, NothingThatIsThereIsOverwritten) {
+  for (const char* name : {"config.json", "metrics.jsonl", "model.safetensors", "best.safetensors",
+                           "run.html", "classes.json", "tokenizer", "tensorboard"}) {
+    const TemporaryFolder folder;
+    TrainConfig config = tiny(folder / "run");
+    fs::create_directories(folder / "run");
+    put(folder / ("run/" + std::string(name)), "{\"mine\": 1}");
+    for (const char* resume : {"", "auto"}) {
+      config.resume = resume;
+      const std::string message = message_of<std::invalid_argument>([&] { train_alone(config); });
+      EXPECT_NE(message.find("--out"), std::string::npos) << message;
+      EXPECT_EQ(content(folder / ("run/" + std::string(name))), "{\"mine\": 1}") << name;
+    }
+  }
+}
+
+TEST(SafeRun, TrainedWeightsWithoutACheckpointAreNotOverwritten) {
+  const TemporaryFolder folder;
+  TrainConfig config = tiny(folder / "run");
+  train_alone(config);
+  fs::remove_all(folder / "run/checkpoints");
+  const std::string weights = content(folder / "run/model.safetensors");
+  config.resume = "auto";
+  EXPECT_NE(message_of<std::invalid_argument>([&] { train_alone(config); }).find("--weights"),
+            std::string::npos);
+  EXPECT_EQ(content(folder / "run/model.safetensors"), weights);
+}
+
+TEST(SafeRun, ABranchOfAnotherRunNeedsAFolderOfItsOwn) {
+  const TemporaryFolder folder;
+  TrainConfig first = tiny(folder / "first"), second = tiny(folder / "second");
+  second.steps = 4;
+  train_alone(first);
+  train_alone(second);
+  const std::string metrics = content(folder / "second/metrics.jsonl");
+  second.resume = (folder / "first/checkpoints/step-00000008").string();
+  second.steps = 12;
+  EXPECT_NE(message_of<std::invalid_argument>([&] { train_alone(second); }).find("holds a run"),
+            std::string::npos);
+  EXPECT_EQ(content(folder / "second/metrics.jsonl"), metrics);
+}
+
+TEST(SafeRun, ARunThatCannotStartLeavesNoFolder) {
+  const TemporaryFolder folder;
+  TrainConfig config = tiny(folder / "deep/down/run");
+  config.batch = 100000;
+  EXPECT_THROW(train_alone(config), std::invalid_argument);
+  EXPECT_FALSE(fs::exists(folder / "deep"));
+}
+
+TEST(SafeRun, AFolderThatIsGoneEndsTheRun) {
+  const TemporaryFolder folder;
+  const TrainConfig config = tiny(folder / "run");
+  TrainEvents events;
+  std::int64_t last = 0;
+  events.on_step = [&](const StepRecord& record, std::int64_t, double) {
+    last = record.step;
+    if (last == 2) fs::rename(folder / "run", folder / "elsewhere");
+  };
+  const std::string message = message_of<std::runtime_error>([&] { train_alone(config, events); });
+  EXPECT_NE(message.find("was removed or replaced"), std::string::npos) << message;
+  EXPECT_EQ(last, 2);
+  EXPECT_FALSE(fs::exists(folder / "run"));
+}
+
+TEST(SafeRun, TheBestWeightsAreKeptBesideTheLast) {
+  const TemporaryFolder folder;
+  TrainConfig config = tiny(folder / "run");
+  config.eval_every = 1;
+  config.learning_rate = 0.3;  // too high: it gets worse
+  config.decay = "constant";
+  config.warmup = 0.5;
+  const TrainResult result = train_alone(config);
+  const auto best = std::min_element(result.evaluations.begin(), result.evaluations.end(),
+                                     [](auto& a, auto& b) { return a.loss < b.loss; });
+  ASSERT_LT(best->step, 12);
+  ASSERT_TRUE(result.best.has_value());
+  EXPECT_EQ(result.best->step, best->step);
+  EXPECT_EQ(result.best->evaluation_loss, best->loss);
+
+  const auto group = make_process_group({});
+  const auto loss = [&](WhichWeights which) {
+    const TrainedRun run = load_run(folder / "run", which);
+    const TrainingData data = open_data(config);
+    return evaluate(*run.model, make_batches(config, data, *run.model, {}).test, *group).loss;
+  };
+  EXPECT_DOUBLE_EQ(loss(WhichWeights::best), best->loss);
+  EXPECT_DOUBLE_EQ(loss(WhichWeights::last), result.evaluations.back().loss);
+  EXPECT_EQ(load_run(folder / "run").weights,
+            "the best weights, of step " + std::to_string(best->step) + " (best.safetensors)");
+}
+
+TEST(SafeRun, AfterAnEarlyStopTheBestWeightsAreTheModels) {
+  const TemporaryFolder folder;
+  TrainConfig config = tiny(folder / "run");
+  config.eval_every = 1;
+  config.steps = 40;
+  config.learning_rate = 1.0;
+  config.decay = "constant";
+  config.warmup = 0.2;
+  config.early_stop = 2;
+  const TrainResult result = train_alone(config);
+  ASSERT_EQ(result.end, TrainEnd::stopped_early);
+  ASSERT_TRUE(result.best.has_value());
+  EXPECT_EQ(result.best->step, result.step - 2);
+  EXPECT_EQ(content(folder / "run/model.safetensors"), content(folder / "run/best.safetensors"));
+
+  const auto before = all_files(folder / "run");
+  config.resume = "auto";
+  EXPECT_EQ(train_alone(config).end, TrainEnd::nothing_to_do);
+  EXPECT_EQ(all_files(folder / "run"), before);
+}
+
+TEST(SafeRun, ThePageIsWrittenAtEveryEvaluation) {
+  const TemporaryFolder folder;
+  const TrainConfig config = tiny(folder / "run");
+  TrainEvents events;
+  std::vector<std::string> pages;
+  events.on_evaluation = [&](const EvaluationRecord&) {
+    pages.push_back(content(folder / "run/run.html"));
+  };
+  train_alone(config, events);
+  ASSERT_EQ(pages.size(), 3U);
+  EXPECT_NE(pages[0].find("4 of 12 steps"), std::string::npos);
+  EXPECT_NE(pages[1].find("8 of 12 steps"), std::string::npos);
+  EXPECT_NE(content(folder / "run/run.html").find("Finished: 12 of 12 steps"), std::string::npos);
+}
+
+TEST(SafeRun, AFinishedRunIsLeftAsItIs) {
+  const TemporaryFolder folder;
+  TrainConfig config = tiny(folder / "run");
+  train_alone(config);
+  const auto before = all_files(folder / "run");
+  config.resume = "auto";
+  const TrainResult again = train_alone(config);
+  EXPECT_EQ(again.end, TrainEnd::nothing_to_do);
+  EXPECT_EQ(again.step, 12);
+  EXPECT_EQ(all_files(folder / "run"), before);
+
+  config.steps = 11;
+  const std::string message = message_of<std::invalid_argument>([&] { train_alone(config); });
+  EXPECT_NE(message.find("12 are done"), std::string::npos) << message;
+  EXPECT_EQ(all_files(folder / "run"), before);
+}
+
+// The averages are in the place of the weights while they are evaluated.
+TEST(SafeRun, ARunThatIsStoppedWhileItEvaluatesSavesFirst) {
+  const TemporaryFolder folder;
+  TrainConfig config = tiny(folder / "run");
+  config.ema = 0.9;
+  TrainConfig whole = config;
+  whole.out = (folder / "whole").string();
+  train_alone(whole);
+
+  bool asked = false;
+  std::int64_t batches = 0;
+  TrainEvents events;
+  events.on_evaluating = [&](std::int64_t done, std::int64_t all) {
+    ASSERT_GT(all, 2);
+    batches = done;
+    asked = done == 2;
+  };
+  events.stop_asked = [&] { return asked; };
+  const TrainResult stopped = train_alone(config, events);
+  EXPECT_EQ(stopped.end, TrainEnd::stopped_by_user);
+  EXPECT_EQ(batches, 2);
+  EXPECT_TRUE(stopped.evaluations.empty());
+  EXPECT_EQ(checkpoints(config), (std::vector<std::string>{"step-00000004"}));
+
+  config.resume = "auto";
+  const TrainResult last = train_alone(config);
+  EXPECT_EQ(last.evaluations.size(), 3U);
+  EXPECT_EQ(content(folder / "run/model.safetensors"), content(folder / "whole/model.safetensors"));
+}
+
+TEST(SafeRun, TimeIsThatOfTheWholeRun) {
+  const TemporaryFolder folder;
+  TrainConfig config = tiny(folder / "run");
+  EXPECT_THROW(train_alone(config, killed_after(10)), Killed);
+  config.resume = "auto";
+  const TrainResult result = train_alone(config);
+  EXPECT_GT(result.seconds_in_all, result.seconds);
+  EXPECT_NE(content(folder / "run/run.html").find("since it was resumed"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace pareprop::train
