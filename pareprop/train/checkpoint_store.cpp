@@ -7,14 +7,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
-#include <fstream>
-#include <iterator>
 #include <stdexcept>
 #include <system_error>
 
 #include "pareprop/io/atomic_file.h"
 #include "pareprop/io/checksum.h"
 #include "pareprop/io/file_descriptor.h"
+#include "pareprop/io/input_file.h"
 #include "pareprop/models/weights.h"
 #include "pareprop/train/named_tensors.h"
 
@@ -159,11 +158,9 @@ std::string verify(const fs::path& folder, const Manifest& manifest) {
   return {};
 }
 
-Manifest read_manifest(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw std::runtime_error("it cannot be opened");
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  return parse_manifest(text);
+Manifest read_manifest(const fs::path& folder) {
+  if (!fs::exists(folder / kState)) throw std::runtime_error("it cannot be opened");
+  return parse_manifest(io::read_text_file(folder / kState, {.within = folder}));
 }
 
 }  // namespace
@@ -206,7 +203,7 @@ StoredCheckpoint open_checkpoint(const fs::path& folder) {
   const std::string what = "the checkpoint '" + folder.string() + "' is not whole: ";
   Manifest manifest;
   try {
-    manifest = read_manifest(folder / kState);
+    manifest = read_manifest(folder);
   } catch (const std::runtime_error& error) {
     throw std::runtime_error(what + kState + ": " + error.what());
   }

@@ -1,13 +1,13 @@
 #include "pareprop/train/run_files.h"
 
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <stdexcept>
 
 #include "pareprop/data/tokenizer_file.h"
 #include "pareprop/io/atomic_file.h"
+#include "pareprop/io/input_file.h"
+#include "pareprop/io/json.h"
 #include "pareprop/models/registry.h"
 #include "pareprop/models/weights.h"
 #include "pareprop/ops/precision.h"
@@ -26,19 +26,20 @@ using nlohmann::ordered_json;
 fs::path config_file(const fs::path& run) { return run / "config.json"; }
 fs::path classes_file(const fs::path& run) { return run / "classes.json"; }
 
+// A file of the run's folder, and not a link to one elsewhere.
 std::string read_text(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    throw std::invalid_argument(path.string() +
-                                " cannot be read: expected the folder of a training run");
+  try {
+    return io::read_text_file(path, {.within = path.parent_path()});
+  } catch (const std::runtime_error& error) {
+    throw std::invalid_argument(std::string(error.what()) +
+                                ": expected the folder of a training run");
   }
-  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 void load_classes(const fs::path& run, TrainedRun& loaded, models::Overrides& change) {
   const fs::path path = classes_file(run);
   try {
-    const auto json = ordered_json::parse(read_text(path));
+    const nlohmann::json json = io::parse_json(read_text(path), path.string());
     loaded.class_names = json.at("classes").get<std::vector<std::string>>();
     loaded.augment.mean = json.at("mean").get<std::vector<float>>();
     loaded.augment.deviation = json.at("deviation").get<std::vector<float>>();
@@ -46,7 +47,7 @@ void load_classes(const fs::path& run, TrainedRun& loaded, models::Overrides& ch
     change.image_size = json.at("image_size").get<std::int64_t>();
     change.channels = json.at("channels").get<std::int64_t>();
     change.classes = static_cast<std::int64_t>(loaded.class_names.size());
-  } catch (const ordered_json::exception& error) {
+  } catch (const nlohmann::json::exception& error) {
     throw std::invalid_argument(path.string() + ": " + error.what());
   }
   check_augment(loaded.augment);

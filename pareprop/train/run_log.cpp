@@ -2,10 +2,12 @@
 
 #include <cerrno>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 #include <system_error>
 
 #include "pareprop/io/atomic_file.h"
+#include "pareprop/io/input_file.h"
 
 namespace pareprop::train {
 namespace {
@@ -71,8 +73,9 @@ RunLog::RunLog(const std::filesystem::path& folder, std::int64_t step)
 
 void RunLog::keep_until(std::int64_t step) {
   std::string kept;
-  {
-    std::ifstream before(path_);
+  if (std::filesystem::exists(path_)) {
+    std::istringstream before(
+        io::read_text_file(path_, {.most_bytes = io::kAnySize, .within = path_.parent_path()}));
     for (std::string line; std::getline(before, line);) {
       const auto parsed = ordered_json::parse(line, nullptr, /*allow_exceptions=*/false);
       if (!parsed.is_object() || !parsed.contains("step") || !parsed["step"].is_number_integer()) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "pareprop/io/atomic_file.h"
+#include "pareprop/io/leftovers.h"
 #include "pareprop/train/resume.h"
 #include "pareprop/train/run_files.h"
 #include "pareprop/train/run_page.h"
@@ -42,6 +43,7 @@ void RunWriter::begin(const TrainingData& data, const models::Model& model,
       say_("what an earlier attempt left is kept as " + listed(names));
     }
   }
+  io::remove_leftovers(config_.out);
   // They are not the last any more, and are written again at the end.
   fs::remove(weights_file(config_.out));
   write_run_files(config_.out, config_, data, model);

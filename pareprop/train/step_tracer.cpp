@@ -12,15 +12,11 @@
 namespace pareprop::train {
 
 StepTracer::StepTracer(const TrainConfig& config, models::Model& model, int rank, std::int64_t done,
-                       std::int64_t all_steps, std::function<void(const std::string&)> on_message)
+                       std::function<void(const std::string&)> on_message)
     : folder_(config.out),
       step_(config.trace),
       title_(config.model + ", " + config.mode + ", step " + std::to_string(config.trace)),
       on_message_(std::move(on_message)) {
-  if (step_ > all_steps) {
-    throw std::invalid_argument("trace: expected a step of the run, 1 to " +
-                                std::to_string(all_steps) + ", got " + std::to_string(step_));
-  }
   if (step_ == 0 || rank != 0) return;
   if (step_ > done) {
     recorder_.emplace(model);

@@ -16,10 +16,9 @@ namespace pareprop::train {
 class StepTracer {
  public:
   // After the stacks of `model` got their options, in a process that will train the steps after
-  // `done` up to `all_steps`. Throws std::invalid_argument when the run has no such step; one that
-  // was done before is a message.
+  // `done`. A step that was done before is a message.
   StepTracer(const TrainConfig& config, models::Model& model, int rank, std::int64_t done,
-             std::int64_t all_steps, std::function<void(const std::string&)> on_message);
+             std::function<void(const std::string&)> on_message);
 
   // What records `step`, beginning now; null for a step that is not to be recorded.
   StepRecorder* begin(std::int64_t step);

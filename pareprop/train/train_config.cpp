@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "pareprop/graph/policy.h"
+#include "pareprop/io/json.h"
 #include "pareprop/ops/precision.h"
 #include "pareprop/train/config_fields.h"
 #include "pareprop/train/learning_rate.h"
@@ -77,13 +78,13 @@ ordered_json json_of(const std::string& value) {
 template <typename Plain>
 requires std::is_arithmetic_v<Plain> ordered_json json_of(const Plain& value) { return value; }
 
-bool is_value(const ordered_json& value) {
+bool is_value(const nlohmann::json& value) {
   if (!value.is_array()) return !value.is_object();
   return std::all_of(value.begin(), value.end(), [](const auto& part) { return part.is_number(); });
 }
 
 // As set_field() reads it. REQUIRES: is_value().
-std::string text_of(const ordered_json& value) {
+std::string text_of(const nlohmann::json& value) {
   if (value.is_null()) return "";
   if (value.is_string()) return value.get<std::string>();
   if (!value.is_array()) return value.dump();
@@ -157,7 +158,7 @@ void set_field(TrainConfig& config, std::string_view key, std::string_view text)
 }
 
 void apply_json(TrainConfig& config, std::string_view json, const std::string& source) {
-  const auto parsed = ordered_json::parse(json, nullptr, /*allow_exceptions=*/false);
+  const auto parsed = io::parse_json(json, source);
   expect(parsed.is_object(), source + ": expected a JSON object of keys and values");
   TrainConfig changed = config;
   for (const auto& [key, value] : parsed.items()) {

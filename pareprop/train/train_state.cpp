@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "pareprop/io/checksum.h"
+#include "pareprop/io/json.h"
 
 namespace pareprop::train {
 namespace {
@@ -81,7 +82,7 @@ std::string format_manifest(const Manifest& manifest) {
 
 Manifest parse_manifest(std::string_view text) {
   try {
-    json whole = json::parse(text);
+    json whole = io::parse_json(text, "it");
     const int format = whole.at("format").get<int>();
     if (format != kFormat) {
       throw std::runtime_error("it has format " + std::to_string(format) +
@@ -99,6 +100,8 @@ Manifest parse_manifest(std::string_view text) {
                               .checksum = seal.at("xxh64").get<std::string>()};
     }
     return manifest;
+  } catch (const std::invalid_argument& error) {
+    throw std::runtime_error(error.what());
   } catch (const json::exception& error) {
     throw std::runtime_error(std::string("it is not what was written: ") + error.what());
   }

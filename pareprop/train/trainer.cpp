@@ -76,11 +76,11 @@ class Run {
       go_on();
     }
     check_steps();
-    tracer_.emplace(config_, *model_, group_.rank(), step_, all_steps_, events_.on_message);
     if (has_ended()) return;
     keeper_.emplace(config_, data_, group_.world(), live_besides(), events_.on_message);
     keeper_->plan(*model_, stack_options());
     apply_plan();
+    tracer_.emplace(config_, *model_, group_.rank(), step_, events_.on_message);
     writer_.own_folder();
   }
 
@@ -159,6 +159,11 @@ class Run {
       throw std::invalid_argument(
           "rank " + std::to_string(group_.rank()) + " begins at step " + std::to_string(step_) +
           ", others at another: expected one folder that all processes see, " + config_.out);
+    }
+    if (config_.trace > all_steps_) {
+      throw std::invalid_argument("trace: expected a step of the run, 1 to " +
+                                  std::to_string(all_steps_) + ", got " +
+                                  std::to_string(config_.trace));
     }
     if (step_ <= all_steps_) return;
     throw std::invalid_argument("steps: " + std::to_string(all_steps_) +

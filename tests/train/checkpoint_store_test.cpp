@@ -161,20 +161,20 @@ TEST(CheckpointStore, WhatIsNoCheckpointIsPassedOver) {
     EXPECT_NE(found.skipped[0].find(why), std::string::npos) << found.skipped[0];
     fs::remove_all(newest);
   };
-  const auto copy = [&] { fs::copy(folder / "run/step-00000001", newest); };
+  const auto save_newest = [&] { save(store, run, 9); };
   const auto put_state = [&](const std::string& text) {
-    copy();
+    save_newest();
     put(newest / "state.json", text);
   };
 
-  copy();
+  fs::copy(folder / "run/step-00000001", newest);
   expect_passed_over("is of step 1");
   for (const char* name : {"state.json", "weights.safetensors"}) {
-    copy();
+    save_newest();
     fs::remove(newest / name);
     ASSERT_EQ(mkfifo((newest / name).c_str(), 0600), 0);
     expect_passed_over(name);
-    copy();
+    save_newest();
     fs::rename(newest / name, folder / name);
     fs::create_symlink(folder / name, newest / name);
     expect_passed_over(name);

@@ -269,6 +269,17 @@ TEST(SafeRun, ThePageIsWrittenAtEveryEvaluation) {
   EXPECT_NE(content(folder / "run/run.html").find("Finished: 12 of 12 steps"), std::string::npos);
 }
 
+TEST(SafeRun, WhatKilledProcessesLeftIsRemoved) {
+  const TemporaryFolder folder;
+  TrainConfig config = tiny(folder / "run");
+  EXPECT_THROW(train_alone(config, killed_after(10)), Killed);
+  const fs::path left = folder / "run/model.safetensors.partial-999999999-0";
+  put(left, "half");
+  config.resume = "auto";
+  train_alone(config);
+  EXPECT_FALSE(fs::exists(left));
+}
+
 TEST(SafeRun, AFinishedRunIsLeftAsItIs) {
   const TemporaryFolder folder;
   TrainConfig config = tiny(folder / "run");

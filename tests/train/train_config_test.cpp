@@ -58,12 +58,13 @@ TEST(TrainConfig, SaysWhatIsWrong) {
             "c.json: depth: expected a value or a list of numbers");
   EXPECT_EQ(refusal(R"({"depth": [2, 1.5]})"), "c.json: depth: expected a whole number, got '1.5'");
   EXPECT_EQ(refusal("[1]"), "c.json: expected a JSON object of keys and values");
-  EXPECT_EQ(refusal(R"({"batch": 4)"), "c.json: expected a JSON object of keys and values");
+  EXPECT_EQ(refusal(R"({"batch": 4)"),
+            "c.json: line 1, column 12: expected JSON: unexpected end of input; expected '}'");
   EXPECT_EQ(refusal(R"({"batch": {"a": 1}})"),
             "c.json: batch: expected a value or a list of numbers");
   const std::string deep = std::string(200000, '[') + std::string(200000, ']');
   EXPECT_EQ(refusal(R"({"depth": )" + deep + "}"),
-            "c.json: depth: expected a value or a list of numbers");
+            "c.json: line 1, column 110: lists and objects are nested more than 100 deep");
 }
 
 TEST(TrainConfig, NothingChangesWhenOneKeyIsWrong) {
