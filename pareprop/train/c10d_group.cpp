@@ -7,48 +7,18 @@
 #include <stdexcept>
 #include <string>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
-#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <utility>
 
 #include "pareprop/train/c10d_backend.h"
+#include "pareprop/train/call_within.h"
 #include "pareprop/train/heartbeat.h"
+#include "pareprop/train/rendezvous.h"
 
 namespace pareprop::train {
 namespace {
 
-// What libtorch says, without where in its sources and who called.
-std::string first_line(const std::exception& error) {
-  const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
-  const std::string text =
-      torch_error != nullptr ? torch_error->what_without_backtrace() : error.what();
-  return text.substr(0, text.find('\n'));
-}
-
-c10::intrusive_ptr<c10d::Store> make_store(const LaunchVariables& variables,
-                                           std::chrono::milliseconds timeout) {
-  c10d::TCPStoreOptions options;
-  options.port = variables.port;
-  options.isServer = variables.rank == 0 && !variables.agent_store;
-  options.waitWorkers = false;
-  options.timeout = timeout;
-  const std::string place = variables.address + ":" + std::to_string(variables.port);
-  try {
-    auto store = c10::make_intrusive<c10d::TCPStore>(variables.address, options);
-    return c10::make_intrusive<c10d::PrefixStore>(
-        "pareprop/attempt_" + std::to_string(variables.attempt), std::move(store));
-  } catch (const std::exception& error) {
-    throw std::runtime_error(
-        options.isServer
-            ? "rank 0 cannot listen at " + place +
-                  ", where MASTER_ADDR and MASTER_PORT say. The port may be in use: choose another "
-                  "MASTER_PORT (" +
-                  first_line(error) + ")"
-            : "rank " + std::to_string(variables.rank) + " cannot reach " + place +
-                  ", where MASTER_ADDR and MASTER_PORT say. Was rank 0 started there, and may this "
-                  "machine connect to it? (" +
-                  first_line(error) + ")");
-  }
-}
+// For what is done after the time-out of the library itself is over.
+constexpr std::chrono::milliseconds kConnectMargin{500};
 
 // Gloo would take the first bytes of it, whatever they are.
 at::Tensor checked(const at::Tensor& tensor) {
@@ -68,12 +38,16 @@ class C10dGroup : public ProcessGroup {
   C10dGroup(LaunchVariables variables, const GroupOptions& options)
       : variables_(std::move(variables)),
         on_cpu_(options.device.is_cpu()),
-        store_(make_store(variables_, options.timeout)),
+        store_(meet_at_store(variables_, options.timeout)),
         heartbeat_(store_, variables_.rank, variables_.world, options.timeout) {
     const auto own = c10::make_intrusive<c10d::PrefixStore>("group", store_);
     run("making connections", [&] {
-      backend_ = on_cpu_ ? make_gloo(own, variables_, options.timeout)
-                         : make_nccl(own, variables_, options.timeout);
+      // It asks the store, which may not answer.
+      const auto make = on_cpu_ ? make_gloo : make_nccl;
+      backend_ = call_within(options.timeout + kConnectMargin,
+                             [make, own, variables = variables_, timeout = options.timeout] {
+                               return make(own, variables, timeout);
+                             });
     });
   }
 
@@ -139,7 +113,7 @@ class C10dGroup : public ProcessGroup {
       return std::make_unique<Operation>(*this, name, begin_work());
     } catch (const std::exception& error) {
       // Nothing was sent yet: it is the tensor that does not suit.
-      throw std::invalid_argument(std::string(name) + ": " + first_line(error));
+      throw std::invalid_argument(std::string(name) + ": " + what_torch_said(error));
     }
   }
 
@@ -155,7 +129,7 @@ class C10dGroup : public ProcessGroup {
                                " cannot go on: " + heartbeat_.blame() +
                                ". See what it said; start "
                                "again from the last checkpoint. (" +
-                               name + ": " + first_line(error) + ")");
+                               name + ": " + what_torch_said(error) + ")");
     }
   }
 

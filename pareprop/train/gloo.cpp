@@ -7,13 +7,6 @@
 #include "pareprop/train/c10d_backend.h"
 
 namespace pareprop::train {
-namespace {
-
-bool is_this_machine(const std::string& address) {
-  return address == "localhost" || address.starts_with("127.") || address == "::1";
-}
-
-}  // namespace
 
 c10::intrusive_ptr<c10d::Backend> make_gloo(const c10::intrusive_ptr<c10d::Store>& store,
                                             const LaunchVariables& variables,
@@ -21,11 +14,10 @@ c10::intrusive_ptr<c10d::Backend> make_gloo(const c10::intrusive_ptr<c10d::Store
   auto options = c10d::ProcessGroupGloo::Options::create(timeout);
   // Host names often lead to an address that the other processes cannot reach.
   const char* const named = std::getenv("GLOO_SOCKET_IFNAME");  // NOLINT(concurrency-mt-unsafe)
-  options->devices.push_back(named != nullptr
-                                 ? c10d::ProcessGroupGloo::createDeviceForInterface(named)
-                             : is_this_machine(variables.address)
-                                 ? c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1")
-                                 : c10d::ProcessGroupGloo::createDefaultDevice());
+  options->devices.push_back(
+      named != nullptr              ? c10d::ProcessGroupGloo::createDeviceForInterface(named)
+      : loopback_address(variables) ? c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1")
+                                    : c10d::ProcessGroupGloo::createDefaultDevice());
   options->threads = 1;  // operations one after the other: the cores have other work
   return c10::make_intrusive<c10d::ProcessGroupGloo>(store, variables.rank, variables.world,
                                                      std::move(options));

@@ -1,5 +1,7 @@
 #include "pareprop/train/launch_variables.h"
 
+#include <arpa/inet.h>
+
 #include <charconv>
 #include <cstdlib>
 #include <limits>
@@ -39,7 +41,8 @@ LaunchVariables launch_variables(const Lookup& variable) {
   LaunchVariables found;
   if (!variable("RANK") && !variable("WORLD_SIZE")) return found;
   constexpr int kMost = std::numeric_limits<int>::max();
-  found.world = number("WORLD_SIZE", needed(variable, "WORLD_SIZE"), 1, kMost);
+  constexpr int kMostProcesses = 1 << 16;  // each is listed; the largest machines have fewer
+  found.world = number("WORLD_SIZE", needed(variable, "WORLD_SIZE"), 1, kMostProcesses);
   found.rank = number("RANK", needed(variable, "RANK"), 0, found.world - 1);
   const auto local = variable("LOCAL_RANK");
   found.local_rank = local ? number("LOCAL_RANK", *local, 0, found.world - 1) : found.rank;
@@ -60,6 +63,15 @@ LaunchVariables launch_variables() {
     if (value == nullptr) return std::nullopt;
     return value;
   });
+}
+
+std::optional<std::string> loopback_address(const LaunchVariables& variables) {
+  const std::string& address = variables.address;
+  if (address == "localhost") return "127.0.0.1";
+  in_addr number{};
+  const bool is_number = inet_pton(AF_INET, address.c_str(), &number) == 1;
+  if ((is_number && address.starts_with("127.")) || address == "::1") return address;
+  return std::nullopt;
 }
 
 std::vector<std::string> as_environment(const LaunchVariables& variables) {

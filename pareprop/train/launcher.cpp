@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <filesystem>
 #include <optional>
 #include <stdexcept>
 #include <system_error>
@@ -44,12 +45,17 @@ std::uint16_t free_port() {
   return ntohs(address.sin_port);
 }
 
+int cores() { return static_cast<int>(std::max(1U, std::thread::hardware_concurrency())); }
+
+// A few on each core may be an experiment; many more are a slip of the finger, and would take all
+// memory before they say so.
+int most_processes() { return std::max(16, 8 * cores()); }
+
 // Ours before those that are there: of two with one name, the first counts.
 std::vector<std::string> environment_of(const LaunchVariables& variables) {
   std::vector<std::string> all = as_environment(variables);
-  const auto cores = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   if (std::getenv("OMP_NUM_THREADS") == nullptr) {  // NOLINT(concurrency-mt-unsafe)
-    all.push_back("OMP_NUM_THREADS=" + std::to_string(std::max(1, cores / variables.world)));
+    all.push_back("OMP_NUM_THREADS=" + std::to_string(std::max(1, cores() / variables.world)));
   }
   const auto ours = all.size();
   for (char** entry = environ; *entry != nullptr; ++entry) {
@@ -68,6 +74,15 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   for (std::string& text : texts) all.push_back(text.data());
   all.push_back(nullptr);
   return all;
+}
+
+constexpr const char* kOwnProgram = "/proc/self/exe";
+
+// By its name, which `ps` shows. Where it was removed or replaced since it was started, nothing is
+// found under that name: the link itself still leads to it.
+std::string own_program() {
+  std::error_code none;
+  return std::filesystem::read_symlink(kOwnProgram, none).string();
 }
 
 // Signals come when they are waited for, and not in between, as long as this lives.
@@ -111,13 +126,17 @@ class Children {
     std::vector<std::string> environment = environment_of(variables);
     // Between fork and exec nothing may allocate: another thread may have held the lock.
     const std::vector<char*> argv = pointers(arguments), envp = pointers(environment);
+    const std::string program = own_program();
     const pid_t parent = getpid();
     const pid_t child = fork();
     if (child < 0) fail("a process could not be started");
     if (child == 0) {
       prctl(PR_SET_PDEATHSIG, SIGTERM);
       pthread_sigmask(SIG_SETMASK, &signals_.before(), nullptr);
-      if (getppid() == parent) execve("/proc/self/exe", argv.data(), envp.data());
+      if (getppid() == parent) {
+        execve(program.c_str(), argv.data(), envp.data());
+        execve(kOwnProgram, argv.data(), envp.data());
+      }
       _exit(127);
     }
     running_.push_back({child, variables.rank});
@@ -137,7 +156,13 @@ class Children {
   // A terminal has signalled the others itself: they are of the same group.
   void forward(const siginfo_t& signal) {
     stopping_ = true;
-    if (signal.si_code <= 0) signal_all(signal.si_signo);
+    if (signal.si_code <= 0) end_all(signal.si_signo);
+  }
+
+  // One that is stopped (SIGSTOP) is continued: it finds the others gone, and rank 0 can save.
+  void end_all(int signal) {
+    signal_all(signal);
+    signal_all(SIGCONT);
   }
 
   void signal_all(int signal) {
@@ -164,9 +189,10 @@ class Children {
     const bool by_signal = WIFSIGNALED(status);
     const int number = by_signal ? WTERMSIG(status) : WEXITSTATUS(status);
     result_ = by_signal ? 128 + number : number;
-    // Whoever was told to stop and does is no failure; the others were told as well.
+    // Whoever was told to stop and does is no failure.
     const bool as_told = stopping_ && !by_signal && number > 128;
-    if (!as_told) signal_all(SIGTERM);
+    // Those that were told once may be saving: a second signal would end them at once.
+    if (!stopping_) end_all(SIGTERM);
     kill_at_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(
                                   std::chrono::duration<double>(options_.grace_seconds));
     if (as_told || !options_.on_failure) return;
@@ -208,6 +234,14 @@ int launch(int processes, const std::vector<std::string>& arguments, const Launc
   if (processes < 1) {
     throw std::invalid_argument("--nproc is " + std::to_string(processes) +
                                 ", expected 1 or more processes");
+  }
+  const int most = most_processes();
+  if (processes > most) {
+    throw std::invalid_argument("--nproc is " + std::to_string(processes) + ", expected at most " +
+                                std::to_string(most) + " on this machine with " +
+                                std::to_string(cores()) +
+                                " cores: more processes than cores are slower, and each needs "
+                                "memory of its own");
   }
   const std::uint16_t port = free_port();
   const HeldSignals signals;

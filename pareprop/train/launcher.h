@@ -19,11 +19,12 @@ struct LaunchOptions {
 // program is not among them) and the variables of LaunchVariables, and waits for all.
 //
 // Where OMP_NUM_THREADS is not set, they share the cores. SIGINT, SIGTERM and SIGHUP are passed on.
-// When one fails the others are ended. They also end when this process is killed.
+// When one fails the others are ended, also those that are stopped (SIGSTOP). They also end when
+// this process is killed.
 //
 // Returns 0, or the exit code of the first that failed; 128 + its number for a signal, as shells
-// do. Throws std::invalid_argument for less than 1 process, std::system_error when one cannot be
-// started; the others are ended then.
+// do. Throws std::invalid_argument for less than 1 process and for many times more than there are
+// cores, std::system_error when one cannot be started; the others are ended then.
 int launch(int processes, const std::vector<std::string>& arguments,
            const LaunchOptions& options = {});
 

@@ -15,6 +15,7 @@
 #include "pareprop/models/weights.h"
 #include "pareprop/reversible/torch_lanes.h"
 #include "pareprop/train/budget_keeper.h"
+#include "pareprop/train/config_agreement.h"
 #include "pareprop/train/first_weights.h"
 #include "pareprop/train/learning_rate.h"
 #include "pareprop/train/named_tensors.h"
@@ -402,6 +403,7 @@ class Run {
 
 TrainResult train(const TrainConfig& config, ProcessGroup& group, const TrainEvents& events) {
   check(config);
+  check_same_config(config, group);
   return Run(config, group, events).train();
 }
 

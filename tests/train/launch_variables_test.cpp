@@ -70,6 +70,15 @@ TEST(LaunchVariables, ComeBackFromTheEnvironmentTheyMake) {
   EXPECT_EQ(back.attempt, 4);
 }
 
+TEST(LaunchVariables, TellWhetherAllAreOnThisMachine) {
+  const auto loopback = [](const char* address) { return loopback_address({.address = address}); };
+  EXPECT_EQ(loopback("localhost"), "127.0.0.1");
+  for (const char* own : {"127.0.0.1", "127.0.1.1", "::1"}) EXPECT_EQ(loopback(own), own);
+  for (const char* other : {"10.0.0.1", "host", "127.host.org", "0.0.0.0", ""}) {
+    EXPECT_EQ(loopback(other), std::nullopt) << other;
+  }
+}
+
 TEST(LaunchVariables, ThoseThatAreMissingOrWrongAreNamed) {
   for (const char* name : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}) {
     EXPECT_NE(refusal(name, std::nullopt).find(std::string(name) + " is not set"),
@@ -77,7 +86,7 @@ TEST(LaunchVariables, ThoseThatAreMissingOrWrongAreNamed) {
   }
   EXPECT_NE(refusal("RANK", "4").find("RANK is '4', expected a number from 0 to 3"),
             std::string::npos);
-  for (const char* wrong : {"x", "", "-1", "1.5", " 1", "99999999999"}) {
+  for (const char* wrong : {"x", "", "-1", "1.5", " 1", "2147483647", "99999999999"}) {
     EXPECT_NE(refusal("RANK", wrong).find("RANK"), std::string::npos) << wrong;
     EXPECT_NE(refusal("WORLD_SIZE", wrong).find("WORLD_SIZE"), std::string::npos) << wrong;
   }

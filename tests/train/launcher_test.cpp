@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 #include <stdexcept>
 
 #include "tests/train/worker_process.h"
@@ -80,6 +81,52 @@ TEST(Launcher, LeavesNobodyBehindWhenKilled) {
     }
     EXPECT_FALSE(std::filesystem::exists(program, error));
   }
+}
+
+TEST(Launcher, EndsAlsoWhenAProcessIsStopped) {
+  for (const char* victim : {"0", "1"}) {
+    Worker launcher({"--nproc", "2", "lose", "2000", "stopped", victim});
+    EXPECT_EQ(launcher.wait(seconds(30)), 3) << launcher.errors();
+    EXPECT_NE(launcher.errors().find(std::string("rank ") + victim), std::string::npos)
+        << launcher.errors();
+  }
+}
+
+// So that rank 0 can still save.
+TEST(Launcher, ContinuesAStoppedProcessThatIsToEnd) {
+  const io::testing::TemporaryFolder folder;
+  Worker launcher({"--nproc", "2", "stop and fail", folder.path().string()});
+  EXPECT_EQ(launcher.wait(seconds(30)), 9) << launcher.errors();
+  EXPECT_TRUE(std::filesystem::exists(folder / "ended"));
+}
+
+// As Ctrl-Z and fg do, and as whoever stops only the one that is in sight.
+TEST(Launcher, GoesOnAfterItWasStopped) {
+  for (const bool all : {true, false}) {
+    const io::testing::TemporaryFolder folder;
+    Worker launcher({"--nproc", "2", "work", "20000", folder.path().string()});
+    std::vector<pid_t> pids{launcher.pid()};
+    if (const auto ranks = wait_for_two(folder.path()); all) {
+      pids.insert(pids.end(), ranks.begin(), ranks.end());
+    }
+    for (const pid_t pid : pids) kill(pid, SIGTSTP);
+    for (const pid_t pid : pids) EXPECT_TRUE(testing::wait_until_stopped(pid));
+    for (const pid_t pid : pids) kill(pid, SIGCONT);
+    std::ofstream(folder / "go") << "go";
+    EXPECT_EQ(launcher.wait(seconds(30)), 0) << launcher.errors();
+  }
+}
+
+TEST(Launcher, ProcessesHaveTheNameOfTheProgram) {
+  Worker launcher({"--nproc", "1", "name"});
+  EXPECT_EQ(launcher.wait(seconds(20)), 0);
+  EXPECT_EQ(launcher.errors(), "train_worker\n");
+}
+
+TEST(Launcher, RefusesManyTimesMoreProcessesThanCores) {
+  const std::string said =
+      io::testing::message_of<std::invalid_argument>([] { launch(100000, {}); });
+  EXPECT_NE(said.find("--nproc is 100000, expected at most"), std::string::npos) << said;
 }
 
 TEST(Launcher, StartsAtLeastOne) { EXPECT_THROW(launch(0, {}), std::invalid_argument); }

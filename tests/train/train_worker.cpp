@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <stdexcept>
@@ -18,9 +19,11 @@
 #include "pareprop/memory/caching_allocator.h"
 #include "pareprop/models/registry.h"
 #include "pareprop/models/weights.h"
+#include "pareprop/train/config_agreement.h"
 #include "pareprop/train/gradient_buckets.h"
 #include "pareprop/train/launcher.h"
 #include "pareprop/train/named_tensors.h"
+#include "tests/train/process_state.h"
 
 namespace pareprop::train {
 namespace {
@@ -119,10 +122,49 @@ int wait_for_signal(const std::string& folder) {
   return 7;
 }
 
+// Says that it is there with FOLDER/RANK, and computes with the others until FOLDER/go is there.
+void work_on(ProcessGroup& group, const std::string& folder) {
+  std::ofstream(folder + "/" + std::to_string(group.rank())) << getpid();
+  const at::Tensor go = at::full({1}, 0.0F);
+  while (go.item<float>() == 0.0F) {
+    go.fill_(std::filesystem::exists(folder + "/go") ? 1.0 : 0.0);
+    group.broadcast(go);
+    usleep(1000);
+  }
+}
+
+// Rank 1 stops itself, and ends as wait_for_signal() does once it is continued; rank 0 fails then.
+int stop_and_fail(const std::string& folder) {
+  const std::string file = folder + "/1";
+  if (launch_variables().rank == 1) {
+    signal(SIGTERM, [](int) { terminated = 1; });
+    std::ofstream(file) << getpid() << std::flush;
+    kill(getpid(), SIGSTOP);
+    while (terminated == 0) usleep(10000);
+    std::ofstream(folder + "/ended") << getpid();
+    return 7;
+  }
+  pid_t other = 0;
+  while (!(std::ifstream(file) >> other)) usleep(1000);
+  require(testing::wait_until_stopped(other), "rank 1 is stopped");
+  return 9;
+}
+
+// All but rank 0 have other values: KEY VALUE KEY VALUE...
+void compare_configs(ProcessGroup& group, const Arguments& a) {
+  TrainConfig config;
+  for (std::size_t i = 2; group.rank() != 0 && i < a.size(); i += 2) {
+    set_field(config, a[i], a.at(i + 1));
+  }
+  check_same_config(config, group);
+}
+
 int in_group(const Arguments& a) {
   const auto group = process_group_from_environment({.timeout = milliseconds(std::stoi(a.at(1)))});
   if (a[0] == "collectives") collectives(*group);
   if (a[0] == "lose") lose(*group, a.at(2), std::stoi(a.at(3)));
+  if (a[0] == "work") work_on(*group, a.at(2));
+  if (a[0] == "configs") compare_configs(*group, a);
   if (a[0] == "train") train_model(*group, a.at(2), a.at(3));
   return 0;
 }
@@ -134,6 +176,11 @@ int run(const Arguments& a) {
                    .on_failure = [](const std::string& what) { std::cerr << what << std::endl; }});
   }
   if (a[0] == "signal") return wait_for_signal(a.at(1));
+  if (a[0] == "stop and fail") return stop_and_fail(a.at(1));
+  if (a[0] == "name") {
+    std::cerr << std::ifstream("/proc/self/comm").rdbuf() << std::flush;
+    return 0;
+  }
   if (a[0] == "exit") {  // rank a[1] with code a[2]; the others wait for longer than any test
     if (launch_variables().rank == std::stoi(a.at(1))) return std::stoi(a.at(2));
     if (a.size() > 3) signal(SIGTERM, SIG_IGN);

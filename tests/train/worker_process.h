@@ -8,12 +8,14 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "pareprop/train/launch_variables.h"
 #include "tests/io/temporary_folder.h"
+#include "tests/train/process_state.h"
 
 namespace pareprop::train::testing {
 
@@ -46,6 +48,7 @@ class Worker {
   Worker& operator=(const Worker&) = delete;
 
   void kill(int signal) const { ::kill(pid_, signal); }
+  pid_t pid() const { return pid_; }
 
   // Its exit code, 128 + signal; fails the test when it does not end in time.
   int wait(std::chrono::seconds most = std::chrono::seconds(60)) {
