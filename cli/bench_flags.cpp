@@ -45,6 +45,10 @@ std::vector<Value> parsed(const char* flag, const std::vector<std::string>& text
 }
 
 sweep::Grid grid_of(const BenchFlags& flags) {
+  for (const auto batch : flags.batches) expect_batch(batch);
+  for (const auto threads : flags.threads) expect_threads(threads);
+  expect_probability("--dropout", flags.change.dropout.value_or(0.0));
+  expect_probability("--drop-path", flags.change.drop_path.value_or(0.0));
   return {.models = flags.models,
           .depths = parsed<std::vector<int>>("--depth", flags.depths, depths_of),
           .image_sizes = flags.image_sizes,
@@ -109,6 +113,8 @@ sweep::Sweep sweep_of(const BenchFlags& flags) {
   } else {
     sweep = sweep::read_sweep(flags.sweep);
   }
+  if (flags.rounds) expect_at_least("--rounds", 1, *flags.rounds);
+  if (flags.steps) expect_at_least("--steps", 1, *flags.steps);
   if (flags.rounds) sweep.rounds = *flags.rounds;
   if (flags.steps) sweep.steps = *flags.steps;
   return sweep;

@@ -19,37 +19,27 @@ namespace {
 
 using sweep::ResultRow;
 
-std::string ms_text(double ms) { return text::fixed(ms, 1) + " ms"; }
+std::string ms_text(double ms) { return text::fixed(ms, 1); }
 
 Table table_of(const std::vector<ResultRow>& rows) {
   Table table({{"mode", Align::left},
-               {"step"},
-               {"best"},
-               {"p10-p90"},
+               {"step ms"},
                {"forward"},
                {"backward"},
                {"samples/s"},
                {"activations"},
-               {"peak"},
-               {"GFLOP/s"},
-               {"loss"}});
+               {"peak"}});
   for (const ResultRow& row : rows) {
     std::string mode = row.mode;
     if (row.budget_bytes > 0) mode += " " + bytes_text(static_cast<double>(row.budget_bytes));
     if (!row.timed()) {
-      std::vector<std::string> cells(11, "-");
-      cells[0] = mode;
-      cells[1] = row.fits ? "wrong" : "too large";
-      table.add_row(std::move(cells));
+      table.add_row({mode, row.fits ? "wrong" : "too large", "-", "-", "-", "-", "-"});
       continue;
     }
-    table.add_row({mode, ms_text(row.step_ms), ms_text(row.step_ms_best),
-                   text::fixed(row.step_ms_p10, 1) + "-" + text::fixed(row.step_ms_p90, 1),
-                   ms_text(row.forward_ms), ms_text(row.backward_ms),
+    table.add_row({mode, ms_text(row.step_ms), ms_text(row.forward_ms), ms_text(row.backward_ms),
                    text::fixed(row.samples_per_s, 2),
                    bytes_text(static_cast<double>(row.activation_peak_bytes)),
-                   bytes_text(static_cast<double>(row.peak_bytes)), text::fixed(row.gflops, 1),
-                   text::fixed(row.loss, 6)});
+                   bytes_text(static_cast<double>(row.peak_bytes))});
   }
   return table;
 }
@@ -61,10 +51,11 @@ std::string progress_text(const sweep::SweepProgress& now) {
 }
 
 std::string closing_words(const sweep::Sweep& asked, const sweep::SweepResult& result) {
-  std::string out = "Median of " + std::to_string(asked.rounds * asked.steps) +
-                    " steps of forward and backward, modes taking turns, gradients compared "
-                    "before;\nactivations: all but weights and gradients. GFLOP/s counts what a "
-                    "mode computes, recomputation too.\n";
+  std::string out = wrapped("Median of " + std::to_string(asked.rounds * asked.steps) +
+                            " steps of forward and backward pass; modes took turns, gradients "
+                            "were compared before. activations: all but weights and gradients. "
+                            "--json has percentiles, GFLOP/s and the loss too.") +
+                    "\n";
   if (result.skipped > 0) {
     out += std::to_string(result.skipped) + " of the cases were in the file already.\n";
   }
@@ -87,7 +78,7 @@ int bench(const BenchFlags& flags, const Console& console) {
       if (reason.empty() && !row.error.empty()) reason = row.mode + ": " + row.error;
     }
     if (json.takes_stdout()) return;
-    console.out << one.name() << "\n\n" << table_of(rows).text() << "\n" << std::flush;
+    console.out << wrapped(one.name()) << "\n\n" << table_of(rows).text() << "\n" << std::flush;
   };
   const sweep::SweepResult result = run_sweep(asked, file ? &*file : nullptr, options);
 

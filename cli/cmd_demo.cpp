@@ -31,8 +31,8 @@ struct DemoFlags {
 
 DigitsTraining checked_training(const DemoFlags& flags) {
   expect_at_least("--steps", 1, flags.training.steps);
-  expect_at_least("--batch", 1, flags.training.batch);
-  expect_at_least("--threads", 0, flags.threads);
+  expect_batch(flags.training.batch);
+  expect_threads(flags.threads);
   if (flags.training.batch > kDigitsTrained) {
     throw UsageError("--batch: expected at most the " + std::to_string(kDigitsTrained) +
                      " images there are, got " + std::to_string(flags.training.batch));
@@ -103,8 +103,8 @@ int run_demo(const DemoFlags& flags, const Console& console) {
                                    "Backward pass of vit_digits in mode pareprop"));
     write_file(files.trace, chrome_trace(parallel.graph, parallel.timeline));
     if (!json.takes_stdout()) {
-      console.out << "\nwritten: " << files.svg.string() << " (a browser shows it), "
-                  << files.trace.string() << " (for ui.perfetto.dev)\n";
+      console.out << "\nin " << files.svg.string() << ": this picture, for a browser\nin "
+                  << files.trace.string() << ": the trace, for ui.perfetto.dev\n";
     }
   }
   if (!report.gradients_hold() || !report.same_loss()) {

@@ -8,6 +8,7 @@
 
 #include "cli/command.h"
 #include "cli/output_file.h"
+#include "cli/printable_stream.h"
 #include "cli/progress.h"
 #include "cli/units.h"
 #include "pareprop/graph/text.h"
@@ -27,13 +28,13 @@ struct EvalFlags {
 };
 
 int evaluate_run(const EvalFlags& flags, const Console& console) {
-  expect_at_least("--batch", 1, flags.batch);
-  expect_at_least("--threads", 0, flags.threads);
+  expect_batch(flags.batch);
+  expect_threads(flags.threads);
   if (flags.threads > 0) at::set_num_threads(flags.threads);
   const JsonOutput json(flags.json, console.out);
   train::TrainedRun run = train::load_run(
       flags.run, flags.last ? train::WhichWeights::last : train::WhichWeights::best);
-  console.err << "eval: " << run.weights << '\n';
+  say(console.err, "eval", run.weights);
   if (!flags.data.empty()) run.config.data = flags.data;
   run.config.batch = flags.batch;
   if (run.tokenizer) run.config.tokenizer = train::tokenizer_folder(flags.run).string();
@@ -63,7 +64,7 @@ int evaluate_run(const EvalFlags& flags, const Console& console) {
                 << percent_text(found.accuracy) << " of " << found.rows
                 << (data.text ? " masked tokens\n" : " images\n");
   }
-  for (const std::string& line : skipped) console.err << "eval: left out: " << line << '\n';
+  for (const std::string& line : skipped) say(console.err, "eval", "left out: " + line);
   json.write({{"run", flags.run},
               {"data", run.config.data},
               {"weights", run.weights},

@@ -24,6 +24,8 @@ std::string stacks_text(const std::vector<int>& depths) {
   return text;
 }
 
+std::string gmacs_text(double gmacs) { return text::fixed(gmacs, gmacs < 10.0 ? 3 : 1); }
+
 struct ModelsFlags {
   bool plain = false;
   std::string json;
@@ -34,14 +36,12 @@ int list_models(const ModelsFlags& flags, const Console& console) {
   const auto free = static_cast<double>(free_memory());
   auto rows = nlohmann::ordered_json::array();
   Table table({{"model", Align::left},
-               {"parameters"},
+               {"weights"},
                {"GMACs"},
-               {"tokens"},
                {"blocks"},
                {"stored"},
                {flags.plain ? "checkpoint" : "reversible"},
-               {"step"},
-               {"with Adam"},
+               {"training"},
                {"fits"}});
   for (const std::string& name : models::model_names()) {
     const models::ModelSummary model = models::summarise(name, {.plain = flags.plain});
@@ -54,22 +54,24 @@ int list_models(const ModelsFlags& flags, const Console& console) {
                     {"activation_bytes_reversible", model.activation_bytes_reversible},
                     {"step_bytes", model.step_bytes()},
                     {"train_bytes", model.train_bytes()},
-                    {"fits", model.step_bytes() <= free}});
-    table.add_row({model.name, count_text(model.parameters), text::fixed(model.gmacs, 3),
-                   std::to_string(model.tokens), stacks_text(model.stacks),
-                   bytes_text(model.activation_bytes_stored),
-                   bytes_text(model.activation_bytes_reversible), bytes_text(model.step_bytes()),
-                   bytes_text(model.train_bytes()), yes_no(model.step_bytes() <= free)});
+                    {"fits", model.train_bytes() <= free}});
+    table.add_row({model.name, count_text(model.parameters), gmacs_text(model.gmacs),
+                   stacks_text(model.stacks), bytes_text(model.activation_bytes_stored),
+                   bytes_text(model.activation_bytes_reversible), bytes_text(model.train_bytes()),
+                   yes_no(model.train_bytes() <= free)});
   }
   if (!json.takes_stdout()) {
-    console.out << table.text() << "\nGMACs: forward pass of one sample. stored, "
-                << (flags.plain ? "checkpoint" : "reversible")
-                << ": peak of the activations of a float32 training\nstep of one sample, in modes "
-                   "stored and "
-                << (flags.plain ? "checkpoint" : "reprop")
-                << ", seen by running it on a device without memory.\nstep: with weights and "
-                   "gradients, in the latter mode; fits: a step in the "
-                << bytes_text(free) << " that are free here.\n";
+    const std::string lean = flags.plain ? "checkpoint" : "reversible";
+    console.out << table.text() << "\n"
+                << wrapped(
+                       "All of one sample, float32. GMACs: multiply-accumulates of the forward "
+                       "pass, in billions. stored, " +
+                       lean + ": peak of the activations in modes stored and " +
+                       (flags.plain ? "checkpoint" : "reprop") +
+                       ". training: all bytes of a training step in the latter mode, with "
+                       "weights, gradients and AdamW's state; fits: in the " +
+                       bytes_text(free) + " that are free here. --json has more.")
+                << "\n";
   }
   json.write({{"rows", std::move(rows)}});
   return 0;

@@ -1,6 +1,8 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <array>
+#include <charconv>
 #include <memory>
 #include <ostream>
 
@@ -9,6 +11,7 @@
 #include "cli/output_file.h"
 #include "cli/plan_text.h"
 #include "cli/printable_stream.h"
+#include "cli/progress.h"
 #include "pareprop/plan/byte_size.h"
 #include "pareprop/plan/free_budget.h"
 #include "pareprop/plan/learn_times.h"
@@ -22,7 +25,7 @@ struct PlanFlags : StepFlags {
   std::string budget;
   std::string optimizer = "adamw";
   std::int64_t accumulate = 1;
-  bool measure = false;
+  std::string measure;  // "": not; "again": also where that was done before
 };
 
 int optimizer_copies(const std::string& optimizer) {
@@ -31,28 +34,85 @@ int optimizer_copies(const std::string& optimizer) {
   throw UsageError("--optimizer: expected adamw or none, got '" + optimizer + "'");
 }
 
+constexpr const char* kOnce = "true";  // what the parser makes of a flag without a value
+constexpr const char* kAgain = "again";
+
+template <typename Number>
+std::string number_text(Number value) {
+  std::array<char, 32> buffer;
+  return {buffer.data(), std::to_chars(buffer.data(), buffer.data() + buffer.size(), value).ptr};
+}
+
+// What trains by the plan; empty: nothing does. Data that come with the program stand for the
+// user's own.
+std::string train_command(const PlanFlags& flags, const plan::Plan& plan, const at::Tensor& input) {
+  const bool text_model = input.dim() == 2;
+  const std::int64_t parts = plan.fits ? 1 : plan.accumulate;
+  if (flags.optimizer == "none" || parts == 0) return "";
+  const models::Overrides& change = flags.network.overrides;
+  std::string out = "pareprop train --model " + flags.network.model;
+  const auto add = [&](const char* flag, const std::string& value) {
+    out += std::string(" ") + flag + (value.empty() ? "" : " " + value);
+  };
+  const auto add_given = [&](const char* flag, const auto& value) {
+    if (value) add(flag, number_text(*value));
+  };
+  if (change.plain) add("--plain", "");
+  std::vector<std::string> depths;
+  for (const int depth : change.depths) depths.push_back(std::to_string(depth));
+  if (!depths.empty()) add("--depth", join(depths, ","));
+  add_given("--width", change.width);
+  add(text_model ? "--seq-len" : "--image-size", std::to_string(input.size(-1)));
+  add_given("--dropout", change.dropout);
+  add_given("--drop-path", change.drop_path);
+  add("--batch", std::to_string(plan.fits ? flags.batch : plan.micro_batch));
+  if (flags.accumulate * parts > 1) add("--accumulate", std::to_string(flags.accumulate * parts));
+  if (flags.precision != "fp32") add("--precision", flags.precision);
+  if (flags.exact) add("--exact", "");
+  if (!flags.exact && flags.precision == "bf16") add("--streams", "float");
+  if (!flags.budget.empty()) add("--budget", std::to_string(plan.budget) + "B");
+  if (flags.threads > 0) add("--threads", std::to_string(flags.threads));
+  if (flags.seed != 0) add("--seed", std::to_string(flags.seed));
+  add("--data", text_model ? "persuasion" : "synthetic");
+  return out;
+}
+
 // By steps that are timed, or by what the machine multiplies in a second.
 bool learn(plan::Planner& planner, const PlanFlags& flags, const plan::StepShape& shape,
            std::int64_t budget, const Console& console) {
-  if (!flags.measure) {
+  if (flags.measure.empty()) {
     planner.use(plan::measure_macs_per_second());
     return false;
   }
   const auto model =
       make_model(flags.network, {.dtype = stream_dtype(shape.precision), .seed = flags.seed});
-  const auto times = plan::learn_times(
-      planner, *model, model->example(shape.batch, flags.seed),
-      {.precision = shape.precision, .arithmetic = shape.arithmetic},
-      {.budget = budget,
-       .network = flags.network.model,
-       .folder = plan::cache_folder(),
-       .on_message = [&](const std::string& what) { say(console.err, "plan", what); }});
+  Progress progress(console.err);
+  const auto times =
+      plan::learn_times(planner, *model, model->example(shape.batch, flags.seed),
+                        {.precision = shape.precision, .arithmetic = shape.arithmetic},
+                        {.budget = budget,
+                         .network = flags.network.model,
+                         .folder = plan::cache_folder(),
+                         .again = flags.measure == kAgain,
+                         .on_message =
+                             [&](const std::string& what) {
+                               progress.clear();
+                               say(console.err, "plan", what);
+                             },
+                         .on_step =
+                             [&](int done, int all) {
+                               progress.show("measuring: step " + std::to_string(done + 1) +
+                                             " of " + std::to_string(all));
+                             }});
   return times.has_value();
 }
 
 int plan_model(const PlanFlags& flags, const Console& console) {
   apply_step_flags(flags);
-  expect_at_least("--accumulate", 1, flags.accumulate);
+  expect_between("--accumulate", 1, 1 << 20, flags.accumulate);
+  if (!flags.measure.empty() && flags.measure != kOnce && flags.measure != kAgain) {
+    throw UsageError("--measure: expected no value, or 'again', got '" + flags.measure + "'");
+  }
   const std::int64_t budget =
       flags.budget.empty() ? plan::free_budget() : plan::parse_byte_size(flags.budget);
   const Precision precision = parse_precision(flags.precision);
@@ -69,18 +129,24 @@ int plan_model(const PlanFlags& flags, const Console& console) {
       shape);
   const bool measured = learn(planner, flags, shape, budget, console);
   const plan::Plan plan = planner.plan(budget);
-  if (!json.takes_stdout()) {
-    console.out << plan_text(planner, plan,
-                             {.network = title(flags.network),
-                              .batch = flags.batch,
-                              .precision = std::string(name(precision)),
-                              .measured = measured});
-  }
-  json.write(plan_json(plan, measured));
+  const models::Batch example = make_model(flags.network, {.device = at::kMeta})->example(1, 0);
+  const PlanReport report = report_of(planner, plan,
+                                      {.network = title(flags.network),
+                                       .batch = flags.batch,
+                                       .precision = std::string(name(precision)),
+                                       .measured = measured,
+                                       .command = train_command(flags, plan, example.input)});
+  if (!json.takes_stdout()) console.out << plan_text(report);
+  json.write(plan_json(report));
   if (plan.fits) return 0;
   console.err << "pareprop: " << plan::does_not_fit(plan, title(flags.network), flags.batch)
               << '\n';
   return 1;
+}
+
+std::string cache_text() {
+  const auto folder = plan::cache_folder();
+  return folder ? folder->string() : "no folder: HOME is not set";
 }
 
 }  // namespace
@@ -98,9 +164,14 @@ Action add_plan(CLI::App& app) {
   command->add_option("--optimizer", flags->optimizer,
                       "Whose state counts: adamw, or none (as in bench)");
   command->add_option("--accumulate", flags->accumulate, "Batches whose gradients make one step");
-  command->add_flag("--measure", flags->measure,
-                    "Time a few steps of the real network, so that the plan follows this machine; "
-                    "once, then kept (default: multiply-accumulates decide)");
+  command
+      ->add_option(
+          "--measure", flags->measure,
+          "Time a few steps of the real network, so that the plan follows this machine. The times "
+          "are kept, in " +
+              cache_text() + "; 'again' measures anew (default: multiply-accumulates decide)")
+      ->expected(0, 1)
+      ->type_name("[again]");
   return [flags](const Console& console) { return plan_model(*flags, console); };
 }
 

@@ -6,6 +6,7 @@
 
 #include "cli/command.h"
 #include "cli/output_file.h"
+#include "cli/printable_stream.h"
 #include "cli/table.h"
 #include "cli/units.h"
 #include "pareprop/graph/text.h"
@@ -22,13 +23,17 @@ struct PredictFlags {
   std::string json;
 };
 
+constexpr std::size_t kInputColumns = 40, kGuessColumns = 24;
+
 int predict(const PredictFlags& flags, const Console& console) {
-  expect_at_least("--top", 1, flags.top);
+  expect_between("--top", 1, 1000, flags.top);
   const JsonOutput json(flags.json, console.out);
   const train::TrainedRun run = train::load_run(
       flags.run, flags.last ? train::WhichWeights::last : train::WhichWeights::best);
-  console.err << "predict: " << run.weights << '\n';
-  Table table({{"input", Align::left}, {"guess", Align::left}, {"probability"}});
+  say(console.err, "predict", run.weights);
+  Table table({{"input", Align::left, kInputColumns},
+               {"guess", Align::left, kGuessColumns},
+               {"probability"}});
   auto rows = nlohmann::ordered_json::array();
   const auto add = [&](const std::string& input, const std::vector<train::Guess>& guesses) {
     auto listed = nlohmann::ordered_json::array();

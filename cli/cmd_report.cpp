@@ -14,13 +14,18 @@ namespace {
 struct ReportFlags {
   std::vector<std::string> files;
   std::string out = "report.html";
+  std::string json;
 };
 
 int report_results(const ReportFlags& flags, const Console& console) {
+  const JsonOutput json(flags.json, console.out);
   std::vector<sweep::Results> files;
   for (const std::string& file : flags.files) files.push_back(sweep::read_results(file));
   const sweep::Results all = report::merged(files);
   write_file(flags.out, report::report_page(all));
+  json.write(
+      {{"page", flags.out}, {"files", flags.files}, {"rows", all.rows.size()}, {"torn", all.torn}});
+  if (json.takes_stdout()) return 0;
   console.out << "wrote " << flags.out << ": " << all.rows.size() << " rows"
               << (all.torn ? ", without a last line that is not whole" : "") << '\n';
   return 0;
@@ -37,6 +42,7 @@ Action add_report(CLI::App& app) {
       ->type_name("FILE");
   command->add_option("--out", flags->out, "The page, one HTML file that needs no other")
       ->type_name("FILE");
+  command->add_option("--json", flags->json, kJsonHelp)->type_name("FILE");
   return [flags](const Console& console) { return report_results(*flags, console); };
 }
 

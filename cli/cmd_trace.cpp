@@ -40,9 +40,9 @@ Mode mode_of(const TraceFlags& flags, bool given) {
 }
 
 train::TraceOptions checked_options(const TraceFlags& flags, bool mode_given) {
-  expect_at_least("--batch", 1, flags.batch);
+  expect_batch(flags.batch);
   expect_at_least("--steps", 1, flags.steps);
-  expect_at_least("--threads", 0, flags.threads);
+  expect_threads(flags.threads);
   if (flags.out.empty()) throw UsageError("--out: expected the name of a file");
   train::TraceOptions options{.mode = mode_of(flags, mode_given),
                               .batch = flags.batch,
@@ -74,19 +74,22 @@ std::string overlap_table(const StepSummary& summary) {
 void report(const TraceFlags& flags, const train::TracedStep& traced, const StepSummary& summary,
             std::ostream& out) {
   if (summary.stacks.empty()) {
-    out << "A plain network has no reversible stacks, and so no lanes: the trace has its passes as "
-           "a whole.\n";
+    out << wrapped(
+               "A plain network has no reversible stacks, and so no lanes: the trace has its "
+               "passes "
+               "as a whole.")
+        << "\n";
   } else {
     out << overlap_table(summary);
   }
-  out << "\n"
-      << traced.trace.title << ", " << at::get_num_threads() << " threads\nstep "
-      << milliseconds(summary.seconds) << ":";
-  const char* separator = " ";
+  std::string kinds;
   for (const auto& [kind, seconds] : summary.kinds) {
-    out << separator << name(kind) << " " << milliseconds(seconds);
-    separator = ", ";
+    kinds += (kinds.empty() ? " " : ", ") + std::string(name(kind)) + " " + milliseconds(seconds);
   }
+  out << "\n"
+      << wrapped(traced.trace.title + ", " + std::to_string(at::get_num_threads()) + " threads")
+      << "\n"
+      << wrapped("step " + milliseconds(summary.seconds) + ":" + kinds);
   out << "\npeak " << bytes_text(static_cast<double>(traced.memory.total_peak)) << ", activations "
       << bytes_text(static_cast<double>(traced.memory.activation_peak)) << "\n"
       << "in " << flags.out << ": the trace, for ui.perfetto.dev or chrome://tracing\n";

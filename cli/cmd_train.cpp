@@ -10,7 +10,9 @@
 #include <memory>
 #include <ostream>
 
+#include "cli/aliases.h"
 #include "cli/command.h"
+#include "cli/output_file.h"
 #include "cli/plan_text.h"
 #include "cli/printable_stream.h"
 #include "cli/progress.h"
@@ -31,6 +33,7 @@ struct TrainCommandFlags {
   int nproc = 1;
   int threads = 0;
   bool dry_run = false;
+  std::string json;
 };
 
 // Of this process, without the name of the program.
@@ -52,12 +55,17 @@ std::string clock_text(double seconds) {
   return std::to_string(all / 3600) + ":" + two(minutes) + ":" + two(rest);
 }
 
-std::string step_text(const train::StepRecord& r, std::int64_t all, double seconds_left) {
-  return "step " + std::to_string(r.step) + "/" + std::to_string(all) + "  loss " +
-         text::fixed(r.loss, 4) + "  right " + percent_text(r.accuracy) + "  rate " +
-         error_text(r.learning_rate) + "  " + text::fixed(r.samples_per_s, 1) +
-         " samples/s  peak " + bytes_text(static_cast<double>(r.peak_bytes)) + "  drift " +
-         error_text(r.drift) + "  " + clock_text(seconds_left) + " left";
+// What matters most first: a narrow terminal shows the first of them.
+std::vector<std::string> step_parts(const train::StepRecord& r, std::int64_t all,
+                                    double seconds_left) {
+  return {clock_text(seconds_left) + " left",
+          "step " + std::to_string(r.step) + "/" + std::to_string(all),
+          "loss " + text::fixed(r.loss, 4),
+          "right " + percent_text(r.accuracy),
+          text::fixed(r.samples_per_s, 1) + " samples/s",
+          "peak " + bytes_text(static_cast<double>(r.peak_bytes)),
+          "rate " + error_text(r.learning_rate),
+          "drift " + error_text(r.drift)};
 }
 
 class Watcher {
@@ -75,7 +83,7 @@ class Watcher {
     };
     if (!speaks_) return events;
     events.on_step = [this](const train::StepRecord& record, std::int64_t all, double left) {
-      progress_.show(step_text(record, all, left));
+      progress_.show_parts(step_parts(record, all, left));
     };
     events.on_evaluating = [this](std::int64_t done, std::int64_t all) {
       progress_.show("evaluating: batch " + std::to_string(done) + " of " + std::to_string(all));
@@ -101,6 +109,25 @@ class Watcher {
   const bool speaks_;
   Progress progress_;
 };
+
+// "finished", "stopped_early", ...
+std::string name(train::TrainEnd end) {
+  switch (end) {
+    case train::TrainEnd::running:
+      return "running";
+    case train::TrainEnd::nothing_to_do:
+      return "nothing_to_do";
+    case train::TrainEnd::finished:
+      return "finished";
+    case train::TrainEnd::stopped_early:
+      return "stopped_early";
+    case train::TrainEnd::out_of_time:
+      return "out_of_time";
+    case train::TrainEnd::stopped_by_user:
+      return "stopped_by_user";
+  }
+  return "";
+}
 
 std::string end_text(const train::TrainConfig& config, const train::TrainResult& result) {
   switch (result.end) {
@@ -138,11 +165,10 @@ void show_plan(const train::TrainConfig& config, int processes, const Console& c
   const train::TrainingData data = open_data(config);
   train::BudgetKeeper keeper(config, data, processes, 0, nullptr);
   keeper.plan_by_shapes([&](plan::Planner& planner, const plan::Plan& plan) {
-    console.err << plan_text(planner, plan,
-                             {.network = (config.plain ? "plain " : "") + config.model,
-                              .batch = config.batch,
-                              .precision = config.precision,
-                              .measured = false});
+    console.err << plan_text(report_of(planner, plan,
+                                       {.network = (config.plain ? "plain " : "") + config.model,
+                                        .batch = config.batch,
+                                        .precision = config.precision}));
     if (!plan.fits) {
       throw std::runtime_error(plan::does_not_fit(plan, config.model, config.batch));
     }
@@ -172,10 +198,35 @@ void summarise(const train::TrainConfig& config, const train::TrainResult& resul
               << ": model.safetensors, best.safetensors, run.html, metrics.jsonl\n";
 }
 
-int train_model(const TrainCommandFlags& flags, const Console& console) {
+nlohmann::ordered_json result_json(const train::TrainConfig& config,
+                                   const train::TrainResult& result) {
+  nlohmann::ordered_json json{{"out", config.out},
+                              {"end", name(result.end)},
+                              {"step", result.step},
+                              {"all_steps", result.all_steps},
+                              {"seconds", result.seconds},
+                              {"loss", result.last_loss},
+                              {"peak_bytes", result.memory.total_peak},
+                              {"activation_peak_bytes", result.memory.activation_peak},
+                              {"predicted_peak_bytes", result.predicted_peak_bytes},
+                              {"budget_bytes", result.budget_bytes},
+                              {"waited_share", result.waited},
+                              {"skipped", result.skipped.size()}};
+  if (result.evaluation.rows > 0) {
+    json["evaluation"] = {{"loss", result.evaluation.loss},
+                          {"accuracy", result.evaluation.accuracy},
+                          {"rows", result.evaluation.rows}};
+  }
+  if (result.best) json["best_step"] = result.best->step;
+  return json;
+}
+
+int train_model(const TrainCommandFlags& flags, const CLI::App& app, const Console& console) {
+  if (flags.train->preset == "list") return list_presets(flags.json, console);
   const train::TrainConfig config = config_of(*flags.train);
-  expect_at_least("--nproc", 1, flags.nproc);
-  expect_at_least("--threads", 0, flags.threads);
+  expect_between("--nproc", 1, 1024, flags.nproc);
+  expect_threads(flags.threads);
+  const JsonOutput json(flags.json, console.out);
   if (flags.dry_run) {
     JsonOutput("-", console.out).write(nlohmann::ordered_json::parse(to_json(config)));
     show_plan(config, flags.nproc, console);
@@ -184,7 +235,7 @@ int train_model(const TrainCommandFlags& flags, const Console& console) {
   if (flags.nproc > 1) {
     ignore_broken_pipes();
     return train::launch(
-        flags.nproc, train::without_nproc(own_arguments()),
+        flags.nproc, train::without_nproc(with_own_flags(app, own_arguments())),
         // Rank 0 finds out at the end of its step, and saves then.
         {.grace_seconds = config.timeout + 60.0,
          .on_failure = [&](const std::string& what) { say(console.err, "pareprop", what); }});
@@ -197,11 +248,12 @@ int train_model(const TrainCommandFlags& flags, const Console& console) {
   Watcher watcher(console, first);
   const train::TrainResult result = train::train(config, *group, watcher.events());
   for (const std::string& line : result.skipped) {
-    console.err << "train: rank " << group->rank() << " left out: " << line << '\n';
+    say(console.err, "train", "rank " + std::to_string(group->rank()) + " left out: " + line);
   }
   watcher.clear();
   if (first) {
-    summarise(config, result, console);
+    if (!json.takes_stdout()) summarise(config, result, console);
+    json.write(result_json(config, result));
   }
   constexpr int kSignalled = 128;
   return result.end == train::TrainEnd::stopped_by_user && StopSignals::received() != 0
@@ -222,7 +274,8 @@ Action add_train(CLI::App& app) {
       "--dry-run", flags->dry_run,
       "Only write the configuration to standard output, and the plan of a step to standard "
       "error (default: off)");
-  return [flags](const Console& console) { return train_model(*flags, console); };
+  command->add_option("--json", flags->json, kJsonHelp)->type_name("FILE");
+  return [flags, &app](const Console& console) { return train_model(*flags, app, console); };
 }
 
 }  // namespace pareprop::cli

@@ -38,9 +38,16 @@ Action add_train(CLI::App& app);
 Action add_eval(CLI::App& app);
 Action add_predict(CLI::App& app);
 Action add_demo(CLI::App& app);
+Action add_completion(CLI::App& app);  // of all that were added before
 
 // Throws UsageError: "--batch: expected 1 or more, got 0".
 void expect_at_least(const std::string& flag, long long least, long long got);
+// Throws UsageError: "--threads: expected 0 to 1024, got 100000".
+void expect_between(const std::string& flag, long long least, long long most, long long got);
+// Samples that a command takes at a time, and threads: Throws UsageError where nobody could mean
+// it.
+void expect_batch(long long got);
+void expect_threads(long long got);
 // Throws UsageError unless 0 <= got < 1.
 void expect_probability(const std::string& flag, double got);
 

@@ -61,8 +61,8 @@ void add_step_flags(CLI::App& command, StepFlags& flags) {
 }
 
 void apply_step_flags(const StepFlags& flags) {
-  expect_at_least("--batch", 1, flags.batch);
-  expect_at_least("--threads", 0, flags.threads);
+  expect_batch(flags.batch);
+  expect_threads(flags.threads);
   if (flags.threads > 0) at::set_num_threads(flags.threads);
 }
 

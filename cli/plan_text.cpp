@@ -1,5 +1,7 @@
 #include "cli/plan_text.h"
 
+#include <algorithm>
+
 #include "cli/table.h"
 #include "cli/units.h"
 #include "pareprop/graph/text.h"
@@ -20,25 +22,33 @@ std::vector<Mode> modes_of(const plan::Planner& planner) {
   return modes;
 }
 
-std::string mode_table(plan::Planner& planner, const plan::Plan& plan, bool measured) {
+// Of stored training; 0: not known.
+double speed(const PlanReport& report, double seconds) {
+  return seconds > 0.0 ? report.stored_seconds / seconds : 0.0;
+}
+
+PlanReport::Row planned(const PlanReport& report) {
+  return {.name = report.plan.fits ? "the plan" : "the leanest",
+          .predicted = report.plan.predicted,
+          .seconds = report.plan.seconds,
+          .fits = report.plan.fits};
+}
+
+std::string mode_table(const PlanReport& report) {
   Table table({{"", Align::left},
                {"peak"},
                {"activations"},
                {"fits"},
-               {measured ? "step" : "step, about"},
+               {report.title.measured ? "step" : "step, about"},
                {"speed"}});
-  const double stored = planner.seconds(planner.all(Mode::stored));
-  auto add = [&](const std::string& title, const plan::Prediction& usage, double seconds) {
-    const bool timed = seconds > 0.0;
-    table.add_row({title, bytes(usage.total_peak), bytes(usage.activation_peak),
-                   yes_no(usage.at_most <= plan.budget), timed ? text::duration_text(seconds) : "-",
-                   timed ? percent_text(stored / seconds) : "-"});
+  auto add = [&](const PlanReport::Row& row) {
+    const bool timed = row.seconds > 0.0;
+    table.add_row({row.name, bytes(row.predicted.total_peak), bytes(row.predicted.activation_peak),
+                   yes_no(row.fits), timed ? text::duration_text(row.seconds) : "-",
+                   timed ? percent_text(speed(report, row.seconds)) : "-"});
   };
-  for (const Mode mode : modes_of(planner)) {
-    const plan::StepPlan step = planner.all(mode);
-    add(std::string(name(mode)), planner.predict(step), planner.seconds(step));
-  }
-  add(plan.fits ? "the plan" : "the leanest", plan.predicted, plan.seconds);
+  for (const PlanReport::Row& row : report.modes) add(row);
+  add(planned(report));
   return table.text();
 }
 
@@ -51,41 +61,77 @@ std::string tag_table(const memory::Usage& usage) {
   return table.text();
 }
 
-}  // namespace
-
-std::string plan_text(plan::Planner& planner, const plan::Plan& plan, const PlanTitle& title) {
-  std::string out = title.network + ", batch " + std::to_string(title.batch) + ", " +
-                    title.precision + ", budget " + exact_bytes(plan.budget) + "\n\n" +
-                    mode_table(planner, plan, title.measured) + "\n";
-  const std::string letters = policy_letters(plan.step);
-  if (!letters.empty()) {
-    out += plan.fits ? "Policies of the plan" : "Policies of the leanest";
-    out +=
-        ", a letter a block, stacks from the input on (S store, P products, C checkpoint, A "
-        "anchor, R reverse";
-    out +=
-        plan.step.mode == Mode::pareprop ? "; recovery beside the gradient):\n" : "; one lane):\n";
-    out += "  " + letters + "\n";
-    if (plan.step.recompute_between) out += "  what lies between stacks is recomputed\n";
-    out += "\n";
-  }
-  out += tag_table(plan.predicted) + "\n";
-  out += "Smallest budget for this batch: " + exact_bytes(plan.smallest_budget) +
-         ". Largest batch for this budget: " + std::to_string(plan.largest_batch) + ".\n";
-  if (plan.stored_micro_batch > 0) {
-    out +=
-        "In parts nothing need be recomputed: --batch " + std::to_string(plan.stored_micro_batch) +
-        " --accumulate " + std::to_string(title.batch / plan.stored_micro_batch) +
-        " stores everything within this budget, and is faster where small batches lose little.\n";
-  }
-  if (!title.measured && !planner.plain()) {
-    out += "Times are guessed from multiply-accumulates; --measure times steps on this machine.\n";
+// "SSSC RR", in lines that fit.
+std::string letters_text(const plan::StepPlan& step) {
+  constexpr std::size_t kIndent = 2, kLine = kPageWidth - kIndent;
+  std::string out;
+  for (std::string rest = policy_letters(step); !rest.empty();) {
+    std::size_t count = std::min(rest.size(), kLine);
+    if (count < rest.size() && rest.rfind(' ', count) != std::string::npos) {
+      count = rest.rfind(' ', count) + 1;
+    }
+    out += std::string(kIndent, ' ') + rest.substr(0, count) + "\n";
+    rest.erase(0, count);
   }
   return out;
 }
 
-nlohmann::ordered_json plan_json(const plan::Plan& plan, bool measured) {
-  nlohmann::ordered_json json{{"fits", plan.fits},
+}  // namespace
+
+PlanReport report_of(plan::Planner& planner, const plan::Plan& plan, PlanTitle title) {
+  PlanReport report{.title = std::move(title), .plan = plan, .modes = {}, .plain = planner.plain()};
+  report.stored_seconds = planner.seconds(planner.all(Mode::stored));
+  for (const Mode mode : modes_of(planner)) {
+    const plan::StepPlan step = planner.all(mode);
+    const plan::Prediction predicted = planner.predict(step);
+    report.modes.push_back({.name = std::string(name(mode)),
+                            .predicted = predicted,
+                            .seconds = planner.seconds(step),
+                            .fits = predicted.at_most <= plan.budget});
+  }
+  return report;
+}
+
+std::string plan_text(const PlanReport& report) {
+  const auto& [title, plan, modes, stored_seconds, plain] = report;
+  std::string out = title.network + ", batch " + std::to_string(title.batch) + ", " +
+                    title.precision + ", budget " + exact_bytes(plan.budget) + "\n\n" +
+                    mode_table(report) + "\n";
+  const std::string letters = letters_text(plan.step);
+  if (!letters.empty()) {
+    out += plan.fits ? "Policies of the plan" : "Policies of the leanest";
+    out +=
+        ", a letter a block, stacks from the input on\n(S store, P products, C checkpoint, A "
+        "anchor, R reverse; ";
+    out += plan.step.mode == Mode::pareprop ? "two lanes):\n" : "one lane):\n";
+    out += letters;
+    if (plan.step.recompute_between) out += "  what lies between stacks is recomputed\n";
+    out += "\n";
+  }
+  out += tag_table(plan.predicted) + "\n";
+  std::string words = "Smallest budget for this batch: " + exact_bytes(plan.smallest_budget) +
+                      ".\nLargest batch for this budget: " + std::to_string(plan.largest_batch) +
+                      ".\n";
+  if (plan.stored_micro_batch > 0) {
+    words += "Alternative: --batch " + std::to_string(plan.stored_micro_batch) + " --accumulate " +
+             std::to_string(title.batch / plan.stored_micro_batch) +
+             " fits without recomputation; faster if small batches run efficiently.\n";
+  }
+  if (!title.measured && !plain) {
+    words += "Times are guessed from multiply-accumulates; --measure times steps here.\n";
+  }
+  out += wrapped(words);
+  if (!title.command.empty())
+    out += "\nTo train so, with your own --data:\n  " + title.command + "\n";
+  return out;
+}
+
+nlohmann::ordered_json plan_json(const PlanReport& report) {
+  const plan::Plan& plan = report.plan;
+  nlohmann::ordered_json json{{"network", report.title.network},
+                              {"batch", report.title.batch},
+                              {"precision", report.title.precision},
+                              {"fits", plan.fits},
                               {"budget_bytes", plan.budget},
                               {"predicted_peak_bytes", plan.predicted.total_peak},
                               {"predicted_at_most_bytes", plan.predicted.at_most},
@@ -99,7 +145,20 @@ nlohmann::ordered_json plan_json(const plan::Plan& plan, bool measured) {
                               {"overlap", plan.step.mode == Mode::pareprop},
                               {"recompute_between", plan.step.recompute_between},
                               {"step_seconds", plan.seconds},
-                              {"measured", measured}};
+                              {"measured", report.title.measured},
+                              {"speed", speed(report, plan.seconds)},
+                              {"policies", policy_letters(plan.step)},
+                              {"command", report.title.command}};
+  auto& modes = json["modes"] = nlohmann::ordered_json::array();
+  for (const PlanReport::Row& row : report.modes) {
+    modes.push_back({{"mode", row.name},
+                     {"peak_bytes", row.predicted.total_peak},
+                     {"at_most_bytes", row.predicted.at_most},
+                     {"activation_bytes", row.predicted.activation_peak},
+                     {"fits", row.fits},
+                     {"step_seconds", row.seconds},
+                     {"speed", speed(report, row.seconds)}});
+  }
   auto& tags = json["predicted_bytes"] = nlohmann::ordered_json::object();
   for (std::size_t tag = 0; tag < memory::kTags; ++tag) {
     tags[std::string(name(static_cast<memory::Tag>(tag)))] = plan.predicted.peak[tag];

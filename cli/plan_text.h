@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "pareprop/plan/planner.h"
 
@@ -11,13 +12,30 @@ struct PlanTitle {
   std::string network;
   std::int64_t batch = 0;
   std::string precision;
-  bool measured = false;  // times are
+  bool measured = false;     // times are
+  std::string command = {};  // that trains so; empty: none is named
 };
 
-// For people: what each mode and the plan take, a picture of the policies, bytes by what they are
-// for.
-std::string plan_text(plan::Planner& planner, const plan::Plan& plan, const PlanTitle& title);
+// All that is told about a plan: computed once, then written for people or for programs.
+struct PlanReport {
+  struct Row {
+    std::string name;
+    plan::Prediction predicted;
+    double seconds = 0.0;  // 0: not known
+    bool fits = false;
+  };
 
-nlohmann::ordered_json plan_json(const plan::Plan& plan, bool measured);
+  PlanTitle title;
+  plan::Plan plan;
+  std::vector<Row> modes;  // the whole network in one mode
+  double stored_seconds = 0.0;
+  bool plain = false;
+};
+PlanReport report_of(plan::Planner& planner, const plan::Plan& plan, PlanTitle title);
+
+// What each mode and the plan take, a picture of the policies, bytes by what they are for.
+std::string plan_text(const PlanReport& report);
+
+nlohmann::ordered_json plan_json(const PlanReport& report);
 
 }  // namespace pareprop::cli

@@ -24,6 +24,20 @@ void Progress::show(const std::string& text) {
   shown_ = true;
 }
 
+std::string fitting(const std::vector<std::string>& parts, std::size_t width) {
+  std::string line;
+  for (const std::string& part : parts) {
+    const std::string longer = line.empty() ? part : line + "  " + part;
+    if (first_columns(longer, width) != longer) break;
+    line = longer;
+  }
+  return line;
+}
+
+void Progress::show_parts(const std::vector<std::string>& parts) {
+  if (width_ > 0) show(fitting(parts, width_ - 1));
+}
+
 void Progress::clear() {
   if (shown_) {
     write_raw(err_, kEraseLine);

@@ -2,8 +2,12 @@
 
 #include <ostream>
 #include <string>
+#include <vector>
 
 namespace pareprop::cli {
+
+// The first parts of a line, two spaces apart, as many as `width` columns have room for.
+std::string fitting(const std::vector<std::string>& parts, std::size_t width);
 
 // One line that says what is going on, rewritten in place. Nothing when `err` is not a terminal.
 class Progress {
@@ -14,6 +18,7 @@ class Progress {
   Progress& operator=(const Progress&) = delete;
 
   void show(const std::string& text);
+  void show_parts(const std::vector<std::string>& parts);
   void clear();
 
  private:

@@ -4,14 +4,19 @@
 #include <torch/version.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <ostream>
+#include <thread>
 #include <vector>
 
+#include "cli/aliases.h"
 #include "cli/command.h"
 #include "cli/printable_stream.h"
+#include "cli/table.h"
 #include "pareprop/memory/caching_allocator.h"
+#include "pareprop/train/field_error.h"
 
 namespace pareprop::cli {
 namespace {
@@ -24,17 +29,37 @@ int fail(std::ostream& err, int code, const std::string& what) {
   return code;
 }
 
-// "pareprop verify --help": of the subcommand that was given, if one was.
+// "pareprop verify --help"; of no command: null.
+std::string help_command(const CLI::App* command) {
+  return "'pareprop " + (command == nullptr ? "" : command->get_name() + " ") + "--help'";
+}
+
+// Of the subcommand that was given, if one was.
 std::string help_command(const CLI::App& app) {
   const auto given = app.get_subcommands();
-  return "'pareprop " + (given.empty() ? "" : given.front()->get_name() + " ") + "--help'";
+  return help_command(given.empty() ? nullptr : given.front());
+}
+
+// --help in lines of 80 columns, with the aliases at its end.
+void fit_help(CLI::App& app) {
+  constexpr std::size_t kFlags = 34;
+  app.get_formatter()->column_width(kFlags);
+  auto commands = app.get_subcommands([](CLI::App*) { return true; });
+  for (CLI::App* command : commands) {
+    command->get_formatter()->column_width(kFlags);
+    command->footer(aliases_text(*command));
+    for (CLI::Option* option : command->get_options()) {
+      option->description(wrapped(option->get_description(), kPageWidth - kFlags));
+    }
+  }
 }
 
 int run_action(const Action& action, const Console& console, const std::string& help) {
   try {
     return action(console);
-  } catch (const UsageError& error) {
-    return fail(console.err, kWrongUsage, std::string(error.what()) + "; see " + help);
+  } catch (const train::FieldError& error) {
+    return fail(console.err, kWrongUsage,
+                train::flag_name(error.key()) + ": " + error.why() + "; see " + help);
   } catch (const std::invalid_argument& error) {
     return fail(console.err, kWrongUsage, std::string(error.what()) + "; see " + help);
   } catch (const c10::Error& error) {
@@ -50,6 +75,24 @@ void expect_at_least(const std::string& flag, long long least, long long got) {
   if (got >= least) return;
   throw UsageError(flag + ": expected " + std::to_string(least) + " or more, got " +
                    std::to_string(got));
+}
+
+void expect_between(const std::string& flag, long long least, long long most, long long got) {
+  expect_at_least(flag, least, got);
+  if (got <= most) return;
+  throw UsageError(flag + ": expected at most " + std::to_string(most) + ", got " +
+                   std::to_string(got));
+}
+
+void expect_batch(long long got) {
+  constexpr long long kMost = 1 << 20;
+  expect_between("--batch", 1, kMost, got);
+}
+
+void expect_threads(long long got) {
+  constexpr long long kMost = 1024;
+  expect_between("--threads", 0, std::max<long long>(kMost, std::thread::hardware_concurrency()),
+                 got);
 }
 
 void expect_probability(const std::string& flag, double got) {
@@ -69,16 +112,25 @@ Ended run_command(int argc, const char* const* argv, std::ostream& out, std::ost
   app.set_version_flag(
       "--version", "pareprop " PAREPROP_VERSION " (libtorch " + std::string(TORCH_VERSION) + ")");
   app.option_defaults()->always_capture_default();
-  app.get_formatter()->column_width(36);
   app.require_subcommand(0, 1);
   const std::vector<std::pair<std::string, Action>> commands = {
-      {"models", add_models(app)}, {"plan", add_plan(app)},       {"train", add_train(app)},
-      {"eval", add_eval(app)},     {"predict", add_predict(app)}, {"verify", add_verify(app)},
-      {"bench", add_bench(app)},   {"report", add_report(app)},   {"trace", add_trace(app)},
-      {"demo", add_demo(app)}};
+      {"models", add_models(app)},        {"plan", add_plan(app)},
+      {"train", add_train(app)},          {"eval", add_eval(app)},
+      {"predict", add_predict(app)},      {"verify", add_verify(app)},
+      {"bench", add_bench(app)},          {"report", add_report(app)},
+      {"trace", add_trace(app)},          {"demo", add_demo(app)},
+      {"completion", add_completion(app)}};
+  fit_help(app);
 
+  const std::vector<std::string> words =
+      with_own_flags(app, {argv + std::min(argc, 1), argv + argc});
   try {
-    app.parse(argc, argv);
+    const std::string unknown = unknown_word(app, words);
+    if (!unknown.empty()) {
+      const CLI::App* const command = words.empty() ? nullptr : find_command(app, words.front());
+      return {fail(err, kWrongUsage, unknown + "; see " + help_command(command))};
+    }
+    app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
   } catch (const CLI::Success& wanted) {  // --help, --version
     return {app.exit(wanted, out, err)};
   } catch (const CLI::ParseError& error) {

@@ -31,6 +31,45 @@ std::string first_columns(const std::string& text, std::size_t count) {
   return text.substr(0, end);
 }
 
+namespace {
+
+// Both ends of long text: names of files differ in the last letters.
+std::string shortened(const std::string& text, std::size_t most) {
+  constexpr std::string_view kBetween = "...";
+  const std::size_t columns = columns_of(text);
+  if (most == 0 || columns <= most) return text;
+  const std::size_t ends = most - kBetween.size(), first = ends / 2;
+  const std::size_t tail = first_columns(text, columns - (ends - first)).size();
+  return first_columns(text, first).append(kBetween) + text.substr(tail);
+}
+
+}  // namespace
+
+std::string wrapped(const std::string& text, std::size_t width) {
+  std::string out;
+  std::size_t column = 0;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find_first_of(" \n", begin), text.size());
+    const std::size_t length = end - begin;
+    const bool first = out.empty() || out.back() == '\n';
+    if (!first && column + 1 + length > width) {
+      out += '\n';
+      column = 0;
+    } else if (!first) {
+      out += ' ';
+      ++column;
+    }
+    out.append(text, begin, length);
+    column += length;
+    if (end < text.size() && text[end] == '\n') {
+      out += '\n';
+      column = 0;
+    }
+    begin = end + 1;
+  }
+  return out;
+}
+
 Table::Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
 
 void Table::add_row(std::vector<std::string> cells) {
@@ -38,7 +77,9 @@ void Table::add_row(std::vector<std::string> cells) {
     throw std::invalid_argument("table: expected " + std::to_string(columns_.size()) +
                                 " cells, got " + std::to_string(cells.size()));
   }
-  for (std::string& cell : cells) cell = text::printable(cell);
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    cells[i] = shortened(text::printable(cells[i]), columns_[i].most);
+  }
   rows_.push_back(std::move(cells));
 }
 

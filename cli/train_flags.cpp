@@ -3,35 +3,77 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
-#include <algorithm>
-#include <fstream>
-#include <iterator>
+#include <filesystem>
 
-#include "cli/command.h"
 #include "cli/model_flags.h"
+#include "cli/output_file.h"
+#include "cli/table.h"
+#include "cli/units.h"
+#include "pareprop/graph/text.h"
+#include "pareprop/io/input_file.h"
+#include "pareprop/train/field_error.h"
 #include "pareprop/train/presets.h"
+#include "pareprop/train/run_files.h"
 
 namespace pareprop::cli {
 namespace {
 
-std::string flag_of(std::string key) {
-  std::replace(key.begin(), key.end(), '_', '-');
-  return "--" + key;
+using train::flag_name;
+
+train::TrainConfig changed(train::TrainConfig config, const TrainFlags& flags) {
+  if (!flags.preset.empty()) train::apply_preset(config, flags.preset);
+  if (!flags.config.empty()) {
+    train::apply_json(config, io::read_text_file(flags.config), flags.config);
+  }
+  for (const auto& [key, value] : flags.changes) train::set_field(config, key, value);
+  return config;
 }
 
-std::string read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw UsageError("--config: " + path + " cannot be read");
-  return {std::istreambuf_iterator<char>(file), {}};
+// What a run that is resumed was begun with, where there is one.
+void apply_run(train::TrainConfig& config, const TrainFlags& flags) {
+  const train::TrainConfig asked = changed({}, flags);
+  const bool is_run = std::filesystem::exists(std::filesystem::path(asked.out) / "config.json");
+  if (asked.resume == "auto" && is_run) config = train::run_config(asked.out);
 }
 
 }  // namespace
+
+int list_presets(const std::string& json_target, const Console& console) {
+  const JsonOutput json(json_target, console.out);
+  Table table({{"preset", Align::left}, {"model", Align::left}, {"batch"}, {"length"}, {"rate"}});
+  auto rows = nlohmann::ordered_json::array();
+  std::string about;
+  for (const train::Preset& preset : train::presets()) {
+    train::TrainConfig config;
+    preset.apply(config);
+    const std::string batch = config.accumulate == 1 ? std::to_string(config.batch)
+                                                     : std::to_string(config.batch) + " x " +
+                                                           std::to_string(config.accumulate);
+    table.add_row({preset.name, config.model, batch,
+                   config.steps > 0 ? std::to_string(config.steps) + " steps"
+                                    : text::fixed(config.epochs, 0) + " epochs",
+                   error_text(config.learning_rate)});
+    about += wrapped(preset.name + ": " + preset.what) + "\n";
+    rows.push_back({{"preset", preset.name},
+                    {"what", preset.what},
+                    {"model", config.model},
+                    {"batch", config.batch},
+                    {"accumulate", config.accumulate},
+                    {"steps", config.steps},
+                    {"epochs", config.epochs},
+                    {"learning_rate", config.learning_rate}});
+  }
+  if (!json.takes_stdout()) console.out << table.text() << "\n" << about;
+  json.write({{"rows", std::move(rows)}});
+  return 0;
+}
 
 void add_train_flags(CLI::App& command, const std::shared_ptr<TrainFlags>& flags) {
   std::vector<std::string> names;
   for (const auto& preset : train::presets()) names.push_back(preset.name);
   command.add_option("--preset", flags->preset,
-                     "Begin with a recipe: " + join(names, ", ") + " (default: none)");
+                     "Begin with a recipe: " + join(names, ", ") +
+                         "; 'list' shows them with their batch sizes (default: none)");
   command
       .add_option("--config", flags->config,
                   "Then with a JSON file of keys that are named as these flags (default: none)")
@@ -42,9 +84,9 @@ void add_train_flags(CLI::App& command, const std::shared_ptr<TrainFlags>& flags
     };
     if (field.is_switch) {
       command.add_flag_callback(
-          flag_of(field.key), [change] { change("true"); }, field.help + " (default: off)");
+          flag_name(field.key), [change] { change("true"); }, field.help + " (default: off)");
     } else {
-      command.add_option_function<std::string>(flag_of(field.key), change, field.help)
+      command.add_option_function<std::string>(flag_name(field.key), change, field.help)
           ->default_str(field.value.empty() ? "none" : field.value)
           ->type_name("")
           ->take_last();
@@ -54,15 +96,8 @@ void add_train_flags(CLI::App& command, const std::shared_ptr<TrainFlags>& flags
 
 train::TrainConfig config_of(const TrainFlags& flags) {
   train::TrainConfig config;
-  if (!flags.preset.empty()) train::apply_preset(config, flags.preset);
-  if (!flags.config.empty()) train::apply_json(config, read_file(flags.config), flags.config);
-  for (const auto& [key, value] : flags.changes) {
-    try {
-      train::set_field(config, key, value);
-    } catch (const std::invalid_argument& error) {
-      throw UsageError("--" + std::string(error.what()));
-    }
-  }
+  apply_run(config, flags);
+  config = changed(std::move(config), flags);
   check(config);
   return config;
 }

@@ -45,10 +45,10 @@ std::string advice(const std::string& parameter, const Shape& found, const Shape
   }
   const std::string rows = std::to_string(found[0]);
   if (parameter.rfind("head.", 0) == 0) {
-    return "; a network with as many classes is made by the override --classes " + rows;
+    return "; the file is of a network with " + rows + " classes";
   }
   if (parameter == "embeddings.word" || parameter == "head_bias") {
-    return "; a network with as many tokens is made by the override --vocabulary " + rows;
+    return "; the file is of a network with a vocabulary of " + rows;
   }
   return "";
 }

@@ -32,7 +32,7 @@ std::optional<StepTimes> learn_times(Planner& planner, models::Model& model,
   std::optional<StepTimesFile> file;
   if (learn.folder) {
     file.emplace(*learn.folder, key(learn.network, model, planner.shape()));
-    const auto [times, why_not] = file->read();
+    const auto [times, why_not] = learn.again ? StepTimesFile::Found{} : file->read();
     if (times && times->stacks.size() == model.stacks().size()) {
       planner.use(*times);
       return times;
@@ -43,7 +43,8 @@ std::optional<StepTimes> learn_times(Planner& planner, models::Model& model,
     planner.use(measure_macs_per_second());
     return std::nullopt;
   }
-  const StepTimes times = measure_step_times(model, batch, options, fits(Mode::pareprop));
+  const StepTimes times =
+      measure_step_times(model, batch, options, fits(Mode::pareprop), learn.on_step);
   planner.use(times);
   if (file) {
     try {

@@ -14,7 +14,9 @@ struct LearnOptions {
   std::int64_t budget = 0;  // what cannot be measured within it is not
   std::string network;      // its name
   std::optional<std::filesystem::path> folder = std::nullopt;  // of times measured before
+  bool again = false;  // also where they were measured before
   std::function<void(const std::string&)> on_message = nullptr;
+  std::function<void(int, int)> on_step = nullptr;  // as of measure_step_times()
 };
 
 // Tells a planner how long steps of `model` take: from the folder, where they were measured before,

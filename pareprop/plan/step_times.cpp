@@ -1,5 +1,6 @@
 #include "pareprop/plan/step_times.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>
 #include <c10/core/GradMode.h>
@@ -8,6 +9,9 @@
 #include <array>
 #include <chrono>
 #include <limits>
+#include <map>
+#include <mutex>
+#include <thread>
 #include <utility>
 
 #include "pareprop/graph/timeline.h"
@@ -74,7 +78,7 @@ void keep_faster(SeenStep& fastest, SeenStep step) {
 }  // namespace
 
 StepTimes measure_step_times(models::Model& model, const models::Batch& batch, StackOptions options,
-                             bool overlapped) {
+                             bool overlapped, const std::function<void(int, int)>& on_step) {
   model.train();
   options.keep_tail = false;
   // Threads of its own for each step would never be warm.
@@ -85,12 +89,18 @@ StepTimes measure_step_times(models::Model& model, const models::Batch& batch, S
   // In turns, so that a slow moment of the machine does not speak for one of them; the first of
   // each warms up.
   constexpr int kRounds = 4;
+  const int all = overlapped ? 2 * kRounds : kRounds;
+  int done = 0;
+  const auto step = [&] {
+    if (on_step) on_step(done++, all);
+    return timed_step(model, batch, options);
+  };
   for (int round = 0; round < kRounds; ++round) {
     options.mode = Mode::reprop;
-    keep_faster(serial, timed_step(model, batch, options));
+    keep_faster(serial, step());
     if (!overlapped) continue;
     options.mode = Mode::pareprop;
-    keep_faster(lanes, timed_step(model, batch, options));
+    keep_faster(lanes, step());
   }
   StepTimes times{.stacks = {}, .rest = serial.rest()};
   std::size_t at = serial.stacks.size();  // of the network's first stack: the last to run back
@@ -161,19 +171,40 @@ void set_seconds(Profile& profile, double macs_per_second) {
   }
 }
 
-double measure_macs_per_second() {
-  constexpr std::int64_t kSide = 512;
-  constexpr double kSeconds = 0.1;
-  c10::AutoGradMode no_graph(false);
-  const at::Tensor a = at::ones({kSide, kSide});
-  at::mm(a, a);
+namespace {
+
+double best_product_seconds(const at::Tensor& a, double for_seconds) {
   double best = std::numeric_limits<double>::infinity();
-  for (const auto begin = Clock::now(); seconds_since(begin) < kSeconds;) {
+  for (const auto begin = Clock::now(); seconds_since(begin) < for_seconds;) {
     const auto one = Clock::now();
     at::mm(a, a);
     best = std::min(best, seconds_since(one));
   }
-  return static_cast<double>(kSide * kSide * kSide) / best;
+  return best;
+}
+
+}  // namespace
+
+double measure_macs_per_second() {
+  constexpr std::int64_t kSide = 512;
+  constexpr int kTries = 8;
+  constexpr double kSeconds = 0.015;
+  constexpr auto kPause = std::chrono::milliseconds(60);
+  static std::mutex mutex;
+  static std::map<int, double> known;  // by threads
+  const std::lock_guard lock(mutex);
+  double& macs = known[at::get_num_threads()];
+  if (macs > 0.0) return macs;
+  c10::AutoGradMode no_graph(false);
+  const at::Tensor a = at::ones({kSide, kSide});
+  at::mm(a, a);
+  double best = best_product_seconds(a, kSeconds);
+  for (int i = 1; i < kTries; ++i) {
+    std::this_thread::sleep_for(kPause);
+    best = std::min(best, best_product_seconds(a, kSeconds));
+  }
+  macs = static_cast<double>(kSide * kSide * kSide) / best;
+  return macs;
 }
 
 }  // namespace pareprop::plan

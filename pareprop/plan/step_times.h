@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -26,9 +27,11 @@ struct StepTimes {
 };
 
 // Runs a few training steps in modes reprop and, where asked, pareprop; the fastest counts. The
-// network's stack options are left changed, its gradients dropped.
+// network's stack options are left changed, its gradients dropped. `on_step` hears before each step
+// how many are done, of how many; what it throws ends the measuring.
 StepTimes measure_step_times(models::Model& model, const models::Batch& batch, StackOptions options,
-                             bool overlapped);
+                             bool overlapped,
+                             const std::function<void(int, int)>& on_step = nullptr);
 
 // Gives a profile, whose seconds are multiply-accumulates, measured ones. What a policy saves of
 // the recomputation is told by the multiply-accumulates that it saves. `measured_rest` are those of
@@ -37,7 +40,8 @@ void set_seconds(Profile& profile, const StepTimes& times, double measured_rest)
 // The same from how many this machine computes in a second.
 void set_seconds(Profile& profile, double macs_per_second);
 
-// By a matrix product of a moderate size, for a tenth of a second.
+// By matrix products of a moderate size, in short tries over half a second, of which the best
+// counts: a busy moment does not speak for the machine. Once a process, for its number of threads.
 double measure_macs_per_second();
 
 }  // namespace pareprop::plan

@@ -37,25 +37,35 @@ std::string plots_section(std::string_view heading, std::string_view about,
   return page::section(heading, page::element("p", about) + page::plots(figures));
 }
 
-// The largest ratio over all cases, and whose it is.
-struct Best {
-  double ratio = 0.0;
-  std::string where = "no case has both";
-
+// One mode beside another, over all cases that have both.
+class Ratios {
+ public:
   template <typename Ratio>
-  Best(const std::vector<Group>& cases, std::string_view above, std::string_view below,
-       Ratio ratio_of) {
+  Ratios(const std::vector<Group>& cases, std::string_view above, std::string_view below,
+         Ratio ratio_of) {
     for (const Group& one : cases) {
       const ResultRow* const a = find_mode(one.rows, above);
       const ResultRow* const b = find_mode(one.rows, below);
-      if (a == nullptr || b == nullptr) continue;
-      const double found = ratio_of(*a, *b);
-      if (!(found > ratio)) continue;
-      ratio = found;
-      where = one.name;
+      if (a != nullptr && b != nullptr) ratios_.push_back(ratio_of(*a, *b));
     }
+    std::sort(ratios_.begin(), ratios_.end());
   }
-  std::string text() const { return ratio > 0.0 ? ratio_text(ratio) : "\u2013"; }
+
+  std::string median() const {
+    if (ratios_.empty()) return "\u2013";
+    const std::size_t middle = ratios_.size() / 2;
+    return ratio_text(ratios_.size() % 2 == 1 ? ratios_[middle]
+                                              : (ratios_[middle - 1] + ratios_[middle]) / 2);
+  }
+  std::string range() const {
+    if (ratios_.empty()) return "no case has both";
+    return "median of " + std::to_string(ratios_.size()) +
+           (ratios_.size() == 1 ? " case" : " cases") + ", " + ratio_text(ratios_.front()) +
+           " to " + ratio_text(ratios_.back());
+  }
+
+ private:
+  std::vector<double> ratios_;
 };
 
 std::string key_figures(const Results& results) {
@@ -69,17 +79,18 @@ std::string key_figures(const Results& results) {
     return static_cast<double>(a.activation_peak_bytes) /
            static_cast<double>(std::max<std::int64_t>(1, b.activation_peak_bytes));
   };
-  const Best gain(cases, "pareprop", "reprop", speed);
-  const Best faster(cases, "pareprop", "checkpoint", speed);
-  const Best saved(cases, "stored", "pareprop", memory);
+  const Ratios gain(cases, "pareprop", "reprop", speed);
+  const Ratios faster(cases, "pareprop", "checkpoint", speed);
+  const Ratios stored(cases, "pareprop", "stored", speed);
+  const Ratios saved(cases, "stored", "pareprop", memory);
   std::string out = "<dl class=\"figures\">\n";
   out += page::key_figure(
       "Cases", std::to_string(cases.size()),
       std::to_string(results.rows.size()) + " rows, " + std::to_string(untimed) + " not timed");
-  out += page::key_figure("Best gain over reprop", gain.text(), gain.where);
-  out += page::key_figure("Best speed over checkpoint", faster.text(), faster.where);
-  out +=
-      page::key_figure("Most activations saved", saved.text(), "stored / pareprop, " + saved.where);
+  out += page::key_figure("pareprop: speed over reprop", gain.median(), gain.range());
+  out += page::key_figure("pareprop: speed over checkpoint", faster.median(), faster.range());
+  out += page::key_figure("pareprop: speed over stored", stored.median(), stored.range());
+  out += page::key_figure("Activations: stored over pareprop", saved.median(), saved.range());
   return out + "</dl>\n";
 }
 

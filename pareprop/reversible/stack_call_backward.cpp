@@ -207,7 +207,7 @@ void StackCall::check_drift() {
       std::to_string(drift_limit()) +
       "). Either the branch does not compute the same again (randomness must come from "
       "pareprop::dropout or drop_path, and no state may change), or rounding errors grow: use "
-      "anchors, exact arithmetic, or raise drift_limit");
+      "exact streams, anchors, or a larger limit for the drift");
 }
 
 void StackCall::check_missing(const std::vector<at::Tensor>& gradients) const {

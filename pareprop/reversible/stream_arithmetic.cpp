@@ -24,7 +24,7 @@ StreamArithmetic::StreamArithmetic(Arithmetic arithmetic, at::ScalarType stream_
   if (fraction_bits_ == 0) fraction_bits_ = wide ? 44 : 20;
   const int most = wide ? 60 : 28;
   if (fraction_bits_ < 1 || fraction_bits_ > most) {
-    throw std::invalid_argument("exact streams: expected fraction_bits between 1 and " +
+    throw std::invalid_argument("exact streams: expected fraction bits between 1 and " +
                                 std::to_string(most) + ", got " + std::to_string(fraction_bits_));
   }
 }
@@ -64,7 +64,7 @@ std::string StreamArithmetic::range_error(const at::Tensor& u, const at::Tensor&
   return "values up to " + std::to_string(of_f < limit ? of_u : of_f) +
          " do not fit exact streams with " + std::to_string(fraction_bits_) +
          " fraction bits (limit " + std::to_string(limit) +
-         "): lower fraction_bits, or use float arithmetic";
+         "): use floating-point streams, or fewer fraction bits";
 }
 
 bool sole_owner(const at::Tensor& t) {

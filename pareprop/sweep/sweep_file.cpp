@@ -1,13 +1,13 @@
 #include "pareprop/sweep/sweep_file.h"
 
-#include <fstream>
 #include <functional>
-#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <utility>
 
+#include "pareprop/io/input_file.h"
+#include "pareprop/io/json.h"
 #include "pareprop/plan/byte_size.h"
 
 namespace pareprop::sweep {
@@ -162,13 +162,7 @@ Grid grid_of(const json& object, const std::string& where) {
 }  // namespace
 
 Sweep parse_sweep(std::string_view text, const std::string& source) {
-  json parsed;
-  try {
-    parsed = json::parse(text);
-  } catch (const json::parse_error& error) {
-    throw std::invalid_argument(source + ": expected JSON, and byte " + std::to_string(error.byte) +
-                                " is not: see docs/benchmarking.md for what a sweep is");
-  }
+  const json parsed = io::parse_json(text, source);
   Sweep sweep;
   const auto read_rows = [&](const json& rows) {
     if (!rows.is_array() || rows.empty()) refuse("a list of rows", rows);
@@ -182,12 +176,6 @@ Sweep parse_sweep(std::string_view text, const std::string& source) {
   return sweep;
 }
 
-Sweep read_sweep(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  if (!file)
-    throw std::runtime_error("cannot read the sweep '" + path + "': is there such a file?");
-  return parse_sweep(text, path);
-}
+Sweep read_sweep(const std::string& path) { return parse_sweep(io::read_text_file(path), path); }
 
 }  // namespace pareprop::sweep

@@ -15,6 +15,7 @@
 #include "pareprop/plan/plan_words.h"
 #include "pareprop/plan/step_times_file.h"
 #include "pareprop/reversible/auto_tuner.h"
+#include "pareprop/train/field_error.h"
 
 namespace pareprop::train {
 namespace {
@@ -89,8 +90,7 @@ plan::Plan BudgetKeeper::fixed_plan(plan::Planner& planner, Mode mode) const {
 void BudgetKeeper::check_fits() const {
   if (plan_.fits || !named_) return;
   const std::string mode = config_.mode == "auto" ? "" : " in mode " + config_.mode;
-  throw std::invalid_argument("budget: " +
-                              plan::does_not_fit(plan_, config_.model + mode, config_.batch));
+  throw FieldError("budget", plan::does_not_fit(plan_, config_.model + mode, config_.batch));
 }
 
 void BudgetKeeper::plan_by_shapes(

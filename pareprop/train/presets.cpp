@@ -1,6 +1,6 @@
 #include "pareprop/train/presets.h"
 
-#include <stdexcept>
+#include "pareprop/train/field_error.h"
 
 namespace pareprop::train {
 namespace {
@@ -123,8 +123,7 @@ void apply_preset(TrainConfig& config, std::string_view name) {
     if (preset.name == name) return preset.apply(config);
     known += (known.empty() ? "" : ", ") + preset.name;
   }
-  throw std::invalid_argument("preset: expected one of " + known + "; got '" + std::string(name) +
-                              "'");
+  throw FieldError("preset", "expected one of " + known + "; got '" + std::string(name) + "'");
 }
 
 }  // namespace pareprop::train

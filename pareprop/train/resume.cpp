@@ -4,6 +4,7 @@
 #include <span>
 #include <stdexcept>
 
+#include "pareprop/train/field_error.h"
 #include "pareprop/train/run_files.h"
 #include "pareprop/train/run_folder.h"
 
@@ -40,7 +41,7 @@ void check_fits(const TrainConfig& config, int world, const StoredCheckpoint& ch
     if (is[i].value == was[i].value || is_one_of(kFree, is[i].key)) continue;
     const auto shown = [](const std::string& value) { return value.empty() ? "none" : value; };
     const std::string change =
-        is[i].key + " " + shown(was[i].value) + ", and now it is " + shown(is[i].value);
+        flag_name(is[i].key) + " " + shown(was[i].value) + ", and now it is " + shown(is[i].value);
     if (is_one_of(kFixed, is[i].key)) {
       throw std::invalid_argument(where + " was trained with " + change +
                                   ": use the same, or begin another run with its weights "

@@ -8,6 +8,7 @@
 #include "pareprop/graph/step_svg.h"
 #include "pareprop/graph/units.h"
 #include "pareprop/io/atomic_file.h"
+#include "pareprop/train/field_error.h"
 
 namespace pareprop::train {
 

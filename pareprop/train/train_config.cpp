@@ -3,15 +3,17 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
-#include <numeric>
 #include <stdexcept>
 #include <type_traits>
 
+#include "pareprop/graph/nearest.h"
 #include "pareprop/graph/policy.h"
 #include "pareprop/io/json.h"
 #include "pareprop/ops/precision.h"
 #include "pareprop/train/config_fields.h"
+#include "pareprop/train/field_error.h"
 #include "pareprop/train/learning_rate.h"
 
 namespace pareprop::train {
@@ -20,8 +22,7 @@ namespace {
 using nlohmann::ordered_json;
 
 [[noreturn]] void refuse(std::string_view key, const std::string& expected, std::string_view got) {
-  throw std::invalid_argument(std::string(key) + ": expected " + expected + ", got '" +
-                              std::string(got) + "'");
+  throw FieldError(std::string(key), "expected " + expected + ", got '" + std::string(got) + "'");
 }
 
 template <typename Number>
@@ -93,33 +94,13 @@ std::string text_of(const nlohmann::json& value) {
   return text;
 }
 
-// Changes of single characters that make one word the other.
-std::size_t distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t diagonal = std::exchange(row[0], i + 1);
-    for (std::size_t j = 0; j < b.size(); ++j) {
-      const std::size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({replaced, diagonal + 1, row[j] + 1});
-    }
-  }
-  return row.back();
-}
-
-std::string nearest_key(std::string_view key) {
-  std::string nearest;
-  std::size_t least = std::string_view::npos;
+std::string unknown_key(std::string_view key) {
+  std::vector<std::string> known;
   visit_fields(static_cast<const TrainConfig&>(TrainConfig{}),
-               [&](std::string_view known, std::string_view, const auto&) {
-                 const std::size_t changes = distance(key, known);
-                 if (changes < least) {
-                   least = changes;
-                   nearest = known;
-                 }
-               });
-  return nearest;
+               [&](const char* name, const char*, const auto&) { known.emplace_back(name); });
+  const std::string near = text::nearest(key, known);
+  return "unknown key '" + std::string(key) + "'" +
+         (near.empty() ? "" : "; the nearest is '" + near + "'");
 }
 
 std::string default_text(std::string_view key) {
@@ -153,8 +134,7 @@ void set_field(TrainConfig& config, std::string_view key, std::string_view text)
     read(key, text, value);
     found = true;
   });
-  expect(found,
-         "unknown key '" + std::string(key) + "'; the nearest is '" + nearest_key(key) + "'");
+  expect(found, unknown_key(key));
 }
 
 void apply_json(TrainConfig& config, std::string_view json, const std::string& source) {
@@ -180,47 +160,108 @@ std::string to_json(const TrainConfig& config) {
   return object.dump(2) + "\n";
 }
 
-void check(const TrainConfig& c) {
-  const auto at_least = [](const char* key, auto least, auto value) {
-    expect(value >= least, std::string(key) + ": expected " + std::to_string(least) +
-                               " or more, got " + std::to_string(value));
-  };
-  const auto share = [](const char* key, double value, bool one = false) {
-    expect(value >= 0.0 && (value < 1.0 || (one && value == 1.0)),
-           std::string(key) + ": expected 0 or more and " + (one ? "at most" : "less than") +
-               " 1, got " + std::to_string(value));
-  };
-  at_least("batch", std::int64_t{1}, c.batch);
-  at_least("accumulate", std::int64_t{1}, c.accumulate);
-  at_least("steps", std::int64_t{0}, c.steps);
-  expect(c.steps > 0 || c.epochs > 0.0,
-         "epochs: expected more than 0 where steps is 0, got " + std::to_string(c.epochs));
-  at_least("vocabulary", std::int64_t{1}, c.vocabulary);
-  at_least("workers", 0, c.workers);
-  at_least("keep", 1, c.keep);
-  at_least("save_every", std::int64_t{0}, c.save_every.value_or(0));
-  expect(c.save_minutes > 0.0,
-         "save_minutes: expected more than 0, got " + std::to_string(c.save_minutes));
-  at_least("eval_every", std::int64_t{0}, c.eval_every);
-  at_least("early_stop", std::int64_t{0}, c.early_stop);
-  at_least("log_every", std::int64_t{1}, c.log_every);
-  at_least("trace", std::int64_t{0}, c.trace);
-  at_least("time_limit", 0.0, c.time_limit);
-  at_least("initial_std", 0.0, c.initial_std);
-  at_least("clip", 0.0, c.clip);
-  expect(c.timeout > 0.0, "timeout: expected more than 0 seconds");
+namespace {
+
+void expect_field(bool good, const char* key, const std::string& why) {
+  if (!good) throw FieldError(key, why);
+}
+
+template <typename Number>
+void between(const char* key, Number least, Number most, Number value) {
+  expect_field(value >= least && value <= most, key,
+               "expected " + text_of(least) + " to " + text_of(most) + ", got " + text_of(value));
+}
+
+void share(const char* key, double value, bool one = false) {
+  expect_field(value >= 0.0 && (value < 1.0 || (one && value == 1.0)), key,
+               std::string("expected 0 or more and ") + (one ? "at most" : "less than") +
+                   " 1, got " + text_of(value));
+}
+
+// What `parse` says of the value.
+template <typename Parse>
+void parses(const char* key, const std::string& value, Parse parse) {
+  try {
+    parse(value);
+  } catch (const std::invalid_argument& error) {
+    throw FieldError(key, error.what());
+  }
+}
+
+// More than anybody trains with, and little enough that sums and products of them do not overflow.
+constexpr std::int64_t kMostSamples = std::int64_t{1} << 20;
+constexpr std::int64_t kMostSteps = 1'000'000'000'000;
+constexpr double kMostEpochs = 1e6;
+constexpr double kLongest = 1e9;  // minutes or seconds
+constexpr int kMostThreads = 1024;
+
+void check_optimizer(const TrainConfig& c) {
+  expect_field(c.learning_rate > 0.0, "learning_rate",
+               "expected more than 0, got " + text_of(c.learning_rate));
+  expect_field(c.last_learning_rate >= 0.0 && c.last_learning_rate <= c.learning_rate,
+               "last_learning_rate",
+               "expected 0 to the highest rate, " + text_of(c.learning_rate) + ", got " +
+                   text_of(c.last_learning_rate));
   share("warmup", c.warmup, true);
+  parses("decay", c.decay, decay_of);
+  between("weight_decay", 0.0, kLongest, c.weight_decay);
+  share("beta1", c.beta1);
+  share("beta2", c.beta2);
+  expect_field(c.eps > 0.0, "eps", "expected more than 0, such as 1e-8, got " + text_of(c.eps));
+  between("clip", 0.0, kLongest, c.clip);
   share("ema", c.ema);
+}
+
+void check_data(const TrainConfig& c) {
+  between("vocabulary", std::int64_t{1}, std::int64_t{1} << 31, c.vocabulary);
+  expect_field(c.augment == "auto" || c.augment == "none", "augment",
+               "expected auto or none, got '" + c.augment + "'");
+  between("mixup", 0.0, kLongest, c.mixup);
+  between("cutmix", 0.0, kLongest, c.cutmix);
+  share("mix_probability", c.mix_probability, true);
+  share("erase", c.erase, true);
+  share("label_smoothing", c.label_smoothing);
+  between("workers", 0, kMostThreads, c.workers);
+}
+
+}  // namespace
+
+void check(const TrainConfig& c) {
+  between("batch", std::int64_t{1}, kMostSamples, c.batch);
+  between("accumulate", std::int64_t{1}, kMostSamples, c.accumulate);
+  between("steps", std::int64_t{0}, kMostSteps, c.steps);
+  between("epochs", 0.0, kMostEpochs, c.epochs);
+  expect_field(c.steps > 0 || c.epochs > 0.0, "epochs",
+               "expected more than 0 where no number of steps is given, got " + text_of(c.epochs));
+  check_data(c);
+  check_optimizer(c);
+  between("keep", 1, std::numeric_limits<int>::max(), c.keep);
+  between("save_every", std::int64_t{0}, kMostSteps, c.save_every.value_or(0));
+  expect_field(
+      c.save_minutes > 0.0 && c.save_minutes <= kLongest, "save_minutes",
+      "expected more than 0 and at most " + text_of(kLongest) + ", got " + text_of(c.save_minutes));
+  between("eval_every", std::int64_t{0}, kMostSteps, c.eval_every);
+  between("early_stop", std::int64_t{0}, kMostSteps, c.early_stop);
+  between("log_every", std::int64_t{1}, kMostSteps, c.log_every);
+  between("trace", std::int64_t{0}, kMostSteps, c.trace);
+  between("time_limit", 0.0, kLongest, c.time_limit);
+  between("initial_std", 0.0, kLongest, c.initial_std);
+  expect_field(c.timeout > 0.0 && c.timeout <= kLongest, "timeout",
+               "expected more than 0 seconds and at most " + text_of(kLongest) + ", got " +
+                   text_of(c.timeout));
   share("dropout", c.dropout.value_or(0.0));
   share("drop_path", c.drop_path.value_or(0.0));
-  expect(c.augment == "auto" || c.augment == "none",
-         "augment: expected auto or none, got '" + c.augment + "'");
-  expect(c.streams == "auto" || c.streams == "float" || c.streams == "exact",
-         "streams: expected auto, float or exact, got '" + c.streams + "'");
-  expect(!c.out.empty(), "out: expected a folder");
-  parse_mode(c.mode);
-  parse_precision(c.precision);
-  decay_of(c.decay);
+  expect_field(c.streams == "auto" || c.streams == "float" || c.streams == "exact", "streams",
+               "expected auto, float or exact, got '" + c.streams + "'");
+  expect_field(!c.out.empty(), "out", "expected a folder");
+  parses("mode", c.mode, [](const std::string& text) { parse_mode(text); });
+  parses("precision", c.precision, [](const std::string& text) { parse_precision(text); });
+}
+
+std::string flag_name(std::string_view key) {
+  std::string flag = "--" + std::string(key);
+  std::replace(flag.begin(), flag.end(), '_', '-');
+  return flag;
 }
 
 Arithmetic arithmetic_of(const TrainConfig& config) {

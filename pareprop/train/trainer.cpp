@@ -16,6 +16,7 @@
 #include "pareprop/reversible/torch_lanes.h"
 #include "pareprop/train/budget_keeper.h"
 #include "pareprop/train/config_agreement.h"
+#include "pareprop/train/field_error.h"
 #include "pareprop/train/first_weights.h"
 #include "pareprop/train/learning_rate.h"
 #include "pareprop/train/named_tensors.h"
@@ -147,8 +148,9 @@ class Run {
     const fs::path own = tokenizer_folder(config_.out);
     if (!data_.text || !fs::exists(own)) return;
     if (data::load_tokenizer(own).tables() == data_.text->tokenizer.tables()) return;
-    throw std::invalid_argument("tokenizer: " + config_.tokenizer +
-                                " is not the one that the run was trained with, " + own.string());
+    throw FieldError(
+        "tokenizer",
+        config_.tokenizer + " is not the one that the run was trained with, " + own.string());
   }
 
   // Processes that see different folders would find different checkpoints.

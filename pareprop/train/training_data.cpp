@@ -8,6 +8,7 @@
 #include "pareprop/models/image_model.h"
 #include "pareprop/models/registry.h"
 #include "pareprop/models/roberta.h"
+#include "pareprop/train/field_error.h"
 
 namespace pareprop::train {
 namespace {
@@ -38,8 +39,9 @@ void check_applies(const TrainConfig& config, bool text) {
     const bool of_images = std::any_of(std::begin(kOfImages), std::end(kOfImages), is);
     const bool of_text = std::any_of(std::begin(kOfText), std::end(kOfText), is);
     if (text ? of_images : of_text) {
-      throw std::invalid_argument(given[i].key + " is for " + (text ? "images" : "text") +
-                                  ", and " + config.data + " is " + (text ? "text" : "images"));
+      throw FieldError(given[i].key, std::string("it is for ") + (text ? "images" : "text") +
+                                         ", and " + config.data + " is " +
+                                         (text ? "text" : "images"));
     }
   }
 }
@@ -98,9 +100,10 @@ std::shared_ptr<models::Model> make_model(const TrainConfig& config, const Train
   if (data.images) return image_model(config, *data.images, weights);
   const data::Tokenizer& tokenizer = data.text->tokenizer;
   if (tokenizer.padding() != models::RobertaConfig::kPadding) {
-    throw std::invalid_argument(
-        "tokenizer: its <pad> has the id " + std::to_string(tokenizer.padding()) + "; expected " +
-        std::to_string(models::RobertaConfig::kPadding) + ", as RoBERTa's tokenizers have it");
+    throw FieldError("tokenizer", "its <pad> has the id " + std::to_string(tokenizer.padding()) +
+                                      "; expected " +
+                                      std::to_string(models::RobertaConfig::kPadding) +
+                                      ", as RoBERTa's tokenizers have it");
   }
   models::Overrides change = overrides_of(config);
   change.vocabulary = tokenizer.size();

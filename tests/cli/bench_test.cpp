@@ -114,7 +114,7 @@ TEST(BenchSweep, RefusesWhatCannotBe) {
   expect_refused({"bench", "--budget", "200"}, {"--budget", "unit is missing"});
   expect_refused({"bench", "--threads", "-1"}, {"threads", "0 or more"});
   expect_refused({"bench", "--rounds", "0"}, {"rounds", "1 or more"});
-  expect_refused({"bench", "--sweep", folder / "none.json"}, {"none.json", "such a file"});
+  expect_refused({"bench", "--sweep", folder / "none.json"}, {"none.json", "No such file"});
   put(folder / "s.json", R"({"rows": [{"batchs": [1]}]})");
   expect_refused({"bench", "--sweep", folder / "s.json"}, {"'batchs'", "batches"});
   expect_refused({"bench", "--sweep", folder / "s.json", "--batch", "2"}, {"--batch", "--sweep"});

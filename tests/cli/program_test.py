@@ -71,5 +71,28 @@ class FullDevice(unittest.TestCase):
                 self.assertIn("pareprop: cannot write", ended.stderr, words)
 
 
+class Completion(unittest.TestCase):
+    def complete(self, *words):
+        script = """source <("$1" completion bash); shift
+            COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _pareprop; printf '%s\\n' "${COMPREPLY[@]}" """
+        run = subprocess.run(["bash", "--norc", "-c", script, "bash", PROGRAM, "pareprop", *words],
+                             capture_output=True, text=True)
+        self.assertEqual((run.returncode, run.stderr), (0, ""))
+        return run.stdout.split()
+
+    def test_commands_flags_and_values(self):
+        self.assertEqual(self.complete("tr"), ["train", "trace"])
+        self.assertEqual(self.complete("train", "--learn"), ["--learning-rate"])
+        self.assertEqual(self.complete("verify", "--model", "roberta_x"), ["roberta_xl", "roberta_xxl"])
+        self.assertEqual(self.complete("train", "--preset", "rev-s"), ["rev-swin-tiny"])
+        self.assertEqual(self.complete("train", "--mode", "p"), ["pareprop"])
+        self.assertEqual(self.complete("report", "resul"), [], "names of files are bash's business")
+
+    def test_other_shells_are_refused(self):
+        run = subprocess.run([PROGRAM, "completion", "fish"], capture_output=True, text=True)
+        self.assertEqual(run.returncode, 2)
+        self.assertIn("expected bash, got 'fish'", run.stderr)
+
+
 if __name__ == "__main__":
     unittest.main()

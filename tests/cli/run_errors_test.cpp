@@ -41,7 +41,8 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         WrongUse{"NoCommand",
                  {},
-                 {"one of models, plan, train, eval, predict, verify, bench, report, trace, demo",
+                 {"one of models, plan, train, eval, predict, verify, bench, report, trace, demo, "
+                  "completion",
                   "'pareprop --help'"}},
         WrongUse{"UnknownCommand", {"trian"}, {"trian", "--help"}},
         WrongUse{
