@@ -9,8 +9,8 @@
 #include "cli/table.h"
 #include "cli/units.h"
 #include "pareprop/graph/text.h"
+#include "pareprop/memory/free_memory.h"
 #include "pareprop/models/registry.h"
-#include "pareprop/reversible/auto_tuner.h"
 
 namespace pareprop::cli {
 namespace {
@@ -33,7 +33,7 @@ struct ModelsFlags {
 
 int list_models(const ModelsFlags& flags, const Console& console) {
   const JsonOutput json(flags.json, console.out);
-  const auto free = static_cast<double>(free_memory());
+  const auto free = static_cast<double>(memory::free_memory());
   auto rows = nlohmann::ordered_json::array();
   Table table({{"model", Align::left},
                {"weights"},

@@ -163,7 +163,7 @@ std::string peak_text(const train::TrainResult& result) {
 // What would be done, for people; the configuration goes where programs read.
 void show_plan(const train::TrainConfig& config, int processes, const Console& console) {
   const train::TrainingData data = open_data(config);
-  train::BudgetKeeper keeper(config, data, processes, 0, nullptr);
+  train::BudgetKeeper keeper(config, data, {.all = processes, .here = processes}, nullptr);
   keeper.plan_by_shapes([&](plan::Planner& planner, const plan::Plan& plan) {
     console.err << plan_text(report_of(planner, plan,
                                        {.network = (config.plain ? "plain " : "") + config.model,

@@ -14,7 +14,7 @@ namespace pareprop {
 namespace {
 
 constexpr double kLeft = 112, kChart = 1240, kRight = 24, kWidth = kLeft + kChart + kRight;
-constexpr double kTop = 92, kRow = 40, kBox = 30, kMemory = 150, kAxis = 24;
+constexpr double kTop = 92, kRow = 40, kBox = 30, kLegend = 28, kMemory = 150, kAxis = 24;
 constexpr double kLetter = 6.7;  // width of a character of the 11 px labels
 constexpr double kWordLetter = 7.3;
 
@@ -85,17 +85,18 @@ class Drawing {
       : trace_(trace),
         summary_(summarise(trace)),
         rows_(rows_of(trace)),
-        memory_(kTop + kRow * static_cast<double>(rows_.size() + 1)),
+        memory_(kTop + kRow * static_cast<double>(rows_.size() + 1) +
+                (trace.samples.empty() ? 0.0 : kLegend)),
         axis_(trace.samples.empty() ? memory_ : memory_ + kMemory) {}
 
   std::string draw() const {
     const double height = axis_ + kAxis + 12;
-    std::string out = svg::open(kWidth, height, "step", trace_.title);
+    std::string out = svg::open(kWidth, height, "step", trace_.title, svg::Shrinks::yes);
     out += lane_style(std::string(kLight) + std::string(kMemoryLight),
                       std::string(kDark) + std::string(kMemoryDark));
     out += svg::rect("paper", 0, 0, kWidth, height);
     out += svg::words(kLeft, 24, trace_.title, "title");
-    out += svg::words(kLeft, 44, figures(), "word") + draw_legend();
+    out += svg::words(kLeft, 44, figures(), "word") + draw_time_legend();
     for (std::size_t i = 0; i < rows_.size(); ++i) {
       out += svg::rect("lane", kLeft, row_top(i), kChart, kBox);
       out += svg::words(kLeft - 10, row_top(i) + kBox / 2 + 4, rows_[i].title, "word", "end");
@@ -107,6 +108,7 @@ class Drawing {
       }
     }
     if (!trace_.samples.empty()) {
+      out += draw_memory_legend();
       out += memory_area(trace_, {.left = kLeft,
                                   .top = memory_,
                                   .width = kChart,
@@ -194,24 +196,37 @@ class Drawing {
     return out + svg::words(kLeft - 10, axis_ + 16, "ms", "word", "end");
   }
 
-  std::string draw_legend() const {
-    constexpr double kSwatch = 12, kFirst = 56, kBetween = 22;
+  struct LegendEntry {
+    std::string classes, words;
+  };
+  static std::string draw_legend(double top, const std::vector<LegendEntry>& entries) {
+    constexpr double kSwatch = 12, kBetween = 22;
     std::string out;
     double at = kLeft;
-    const auto add = [&](const std::string& classes, const std::string& words) {
-      out += svg::rect(classes, at, kFirst, kSwatch, kSwatch);
-      out += svg::words(at + kSwatch + 6, kFirst + 10, words, "word");
+    for (const auto& [classes, words] : entries) {
+      out += svg::rect(classes, at, top, kSwatch, kSwatch);
+      out += svg::words(at + kSwatch + 6, top + 10, words, "word");
       at += kSwatch + kBetween + kWordLetter * static_cast<double>(words.size());
-    };
-    for (const auto& [kind, seconds] : summary_.kinds) {
-      add("box " + std::string(css_class(kind)), std::string(name(kind)));
-    }
-    at += kBetween;
-    if (trace_.samples.empty()) return out;
-    for (std::size_t tag = 0; tag < trace_.tags.size(); ++tag) {
-      add(memory_class(tag), trace_.tags[tag]);
     }
     return out;
+  }
+
+  // The optimizer has memory too, by that name.
+  std::string draw_time_legend() const {
+    std::vector<LegendEntry> entries;
+    for (const auto& [kind, seconds] : summary_.kinds) {
+      entries.push_back({"box " + std::string(css_class(kind)),
+                         kind == StepKind::optimizer ? "optimizer step" : std::string(name(kind))});
+    }
+    return draw_legend(56, entries);
+  }
+
+  std::string draw_memory_legend() const {
+    std::vector<LegendEntry> entries;
+    for (std::size_t tag = 0; tag < trace_.tags.size(); ++tag) {
+      entries.push_back({memory_class(tag), trace_.tags[tag]});
+    }
+    return draw_legend(memory_ - kLegend + 4, entries);
   }
 
   const StepTrace& trace_;

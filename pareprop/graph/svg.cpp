@@ -17,10 +17,13 @@ std::string element(const std::string& name, std::string_view classes) {
 
 std::string number(double value) { return text::fixed(value, 2); }
 
-std::string open(double width, double height, std::string_view classes, std::string_view title) {
+std::string open(double width, double height, std::string_view classes, std::string_view title,
+                 Shrinks shrinks) {
   return "<svg xmlns=\"http://www.w3.org/2000/svg\"" + attribute("width", width) +
          attribute("height", height) + " viewBox=\"0 0 " + number(width) + " " + number(height) +
-         "\" class=\"" + std::string(classes) + "\" role=\"img\">\n" + tooltip(title) + "\n";
+         "\" class=\"" + std::string(classes) +
+         (shrinks == Shrinks::yes ? "\" style=\"max-width: 100%; height: auto" : "") +
+         "\" role=\"img\">\n" + tooltip(title) + "\n";
 }
 
 std::string rect(std::string_view classes, double x, double y, double width, double height,

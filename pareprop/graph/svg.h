@@ -11,8 +11,11 @@ namespace pareprop::svg {
 // A coordinate.
 std::string number(double value);
 
-// The opening tag of a whole drawing, with its title.
-std::string open(double width, double height, std::string_view classes, std::string_view title);
+// The opening tag of a whole drawing, with its title. One that shrinks is never wider than the
+// window, or what else holds it.
+enum class Shrinks { no, yes };
+std::string open(double width, double height, std::string_view classes, std::string_view title,
+                 Shrinks shrinks = Shrinks::no);
 
 std::string rect(std::string_view classes, double x, double y, double width, double height,
                  const std::string& elements = "");

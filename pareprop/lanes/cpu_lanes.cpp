@@ -6,6 +6,7 @@
 #include <mutex>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -80,7 +81,14 @@ struct CpuLanes::State {
   // Apart from the constructor, so that the destructor joins what was started when it throws.
   void start() {
     for (int lane = 1; lane < static_cast<int>(lanes.size()); ++lane) {
-      at(lane).thread = std::thread([this, lane] { work(lane); });
+      try {
+        at(lane).thread = std::thread([this, lane] { work(lane); });
+      } catch (const std::system_error& error) {
+        throw std::runtime_error("cpu lanes: the thread of lane " + std::to_string(lane) +
+                                 " could not be started (" + error.what() +
+                                 "): this process may have no more threads (ulimit -u) or no more "
+                                 "memory for them (ulimit -v); mode reprop needs none");
+      }
     }
   }
 

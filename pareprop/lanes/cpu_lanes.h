@@ -16,6 +16,7 @@ using AroundLane = std::function<void(int lane, const std::function<void()>& tas
 // object and sleeps between runs. Thread-safe: runs of several callers follow one another.
 class CpuLanes final : public Executor {
  public:
+  // Throws std::runtime_error when a thread cannot be started.
   explicit CpuLanes(int lanes = 2);
   ~CpuLanes() override;
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <new>
 #include <utility>
 
 #include "pareprop/memory/meter.h"
@@ -30,7 +31,11 @@ void MemorySampler::work() {
   std::unique_lock lock(mutex_);
   do {
     lock.unlock();
-    sample();
+    try {
+      sample();
+    } catch (const std::bad_alloc&) {
+      return;  // what is measured may run on with little memory: the samples end here
+    }
     lock.lock();
   } while (!stopping_.wait_for(lock, kPeriod, [this] { return stop_; }));
 }

@@ -1,7 +1,6 @@
 #include "pareprop/memory/caching_allocator.h"
 
 #include <c10/core/CPUAllocator.h>
-#include <c10/util/Exception.h>
 #include <pthread.h>
 
 #include <atomic>
@@ -9,10 +8,10 @@
 #include <limits>
 #include <mutex>
 #include <new>
-#include <string>
 
 #include "pareprop/memory/block_pool.h"
 #include "pareprop/memory/meta_block.h"
+#include "pareprop/memory/out_of_memory.h"
 #include "pareprop/memory/poison.h"
 
 #ifdef __GLIBC__
@@ -90,37 +89,6 @@ Block* take(std::size_t bytes) {
   return take_small(bytes);
 }
 
-std::string mib(std::int64_t bytes) {
-  constexpr std::int64_t kMib = 1 << 20;
-  return std::to_string(bytes / kMib) + "." + std::to_string(bytes % kMib * 10 / kMib) + " MiB";
-}
-
-[[noreturn]] void throw_out_of_memory(std::size_t bytes) {
-  const Usage now = usage();
-  if (c10::memoryProfilingEnabled()) {
-    c10::reportOutOfMemoryToProfiler(static_cast<std::int64_t>(bytes),
-                                     static_cast<std::size_t>(now.total_live),
-                                     static_cast<std::size_t>(pool_usage().mapped), c10::kCPU);
-  }
-  std::string message = "out of memory: a tensor of " + std::to_string(bytes) + " bytes";
-  if (bytes > kLargest) {
-    message += " is larger than any memory; check the shape it was made from";
-  } else {
-    message += " (" + mib(static_cast<std::int64_t>(bytes)) +
-               ") was asked for and the system has no more. Live tensors hold " +
-               mib(now.total_live) + " (";
-    for (std::size_t i = 0; i < kTags; ++i) {
-      message +=
-          (i > 0 ? ", " : "") + std::string(name(static_cast<Tag>(i))) + " " + mib(now.live[i]);
-    }
-    message +=
-        "); unused memory was returned to the system before giving up. Use a smaller batch, a mode "
-        "that keeps less (reprop, pareprop, or auto with a smaller budget), or raise the limit of "
-        "the process (ulimit -v, container limit)";
-  }
-  C10_THROW_ERROR(OutOfMemoryError, message);
-}
-
 void report_to_profiler(void* data, std::int64_t bytes) {
   if (!c10::memoryProfilingEnabled()) return;
   c10::reportMemoryUsageToProfiler(data, bytes, static_cast<std::size_t>(usage().total_live),
@@ -154,7 +122,14 @@ class CachingAllocator final : public c10::Allocator {
   c10::DataPtr allocate(std::size_t bytes) override {
     if (bytes == 0) return {nullptr, nullptr, &release, c10::kCPU};
     Block* const block = take(bytes);
-    if (block == nullptr) throw_out_of_memory(bytes);
+    if (block == nullptr) {
+      if (c10::memoryProfilingEnabled()) {
+        c10::reportOutOfMemoryToProfiler(static_cast<std::int64_t>(bytes),
+                                         static_cast<std::size_t>(usage().total_live),
+                                         static_cast<std::size_t>(pool_usage().mapped), c10::kCPU);
+      }
+      throw_out_of_memory(bytes);
+    }
     block->mark = mark_of(block);
     block->tag = current_tag();
     void* const data = block->data();

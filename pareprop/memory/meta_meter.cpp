@@ -7,6 +7,8 @@
 
 #include "pareprop/memory/meta_block.h"
 #include "pareprop/memory/meter.h"
+#include "pareprop/memory/out_of_memory.h"
+#include "pareprop/memory/size_classes.h"
 
 namespace pareprop::memory {
 namespace {
@@ -15,6 +17,7 @@ namespace {
 class MetaMeter final : public c10::Allocator {
  public:
   c10::DataPtr allocate(std::size_t bytes) override {
+    if (bytes > kLargest) throw_out_of_memory(bytes);
     auto block = std::make_unique<MetaBlock>(static_cast<std::int64_t>(bytes), current_tag());
     detail::count(block->tag, block->bytes);
     return {nullptr, block.release(), &release_meta, c10::Device(c10::kMeta)};

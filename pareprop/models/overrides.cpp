@@ -4,6 +4,21 @@
 
 namespace pareprop::models {
 
+void check_limits(const Overrides& change) {
+  const auto at_most = [](const char* what, std::int64_t most, std::optional<std::int64_t> got) {
+    if (!got || *got <= most) return;
+    throw std::invalid_argument(std::string(what) + ": expected at most " + std::to_string(most) +
+                                ", got " + std::to_string(*got));
+  };
+  for (const int depth : change.depths) at_most("depth", kMostBlocks, depth);
+  at_most("width", kMostWidth, change.width);
+  at_most("image_size", kMostImageSize, change.image_size);
+  at_most("seq_len", kMostTokens, change.length);
+  at_most("vocabulary", kMostVocabulary, change.vocabulary);
+  at_most("classes", kMostClasses, change.classes);
+  at_most("channels", kMostChannels, change.channels);
+}
+
 std::vector<int> changed_depths(const std::string& family, std::vector<int> depths,
                                 const Overrides& change) {
   const std::size_t given = change.depths.size();

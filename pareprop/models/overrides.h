@@ -25,6 +25,19 @@ struct Overrides {
   bool plain = false;  // the ordinary network instead of the reversible one
 };
 
+// The largest that make_model() takes, far beyond what can be trained: what is larger is a mistake,
+// and would take hours or memory to find out.
+inline constexpr int kMostBlocks = 10'000;  // of a stage
+inline constexpr std::int64_t kMostWidth = 131'072;
+inline constexpr std::int64_t kMostImageSize = 16'384;
+inline constexpr std::int64_t kMostTokens = 1'048'576;  // of a sequence
+inline constexpr std::int64_t kMostVocabulary = 16'777'216;
+inline constexpr std::int64_t kMostClasses = 16'777'216;
+inline constexpr std::int64_t kMostChannels = 65'536;
+
+// Throws std::invalid_argument, naming the limit, for an override that is beyond it.
+void check_limits(const Overrides& change);
+
 // What the families share in applying overrides. All throw std::invalid_argument, naming `family`,
 // for an override that the family does not have or that does not fit.
 std::vector<int> changed_depths(const std::string& family, std::vector<int> depths,

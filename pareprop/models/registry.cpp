@@ -34,6 +34,7 @@ std::vector<std::string> model_names() {
 
 std::shared_ptr<Model> make_model(const std::string& name, const Overrides& overrides,
                                   const WeightOptions& weights) {
+  check_limits(overrides);
   const auto found = find(name);
   if (found != models().end()) return found->make(overrides, weights);
   std::string known;

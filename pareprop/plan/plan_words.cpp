@@ -1,5 +1,7 @@
 #include "pareprop/plan/plan_words.h"
 
+#include <algorithm>
+#include <array>
 #include <cctype>
 
 #include "pareprop/graph/units.h"
@@ -21,6 +23,28 @@ std::string policy_letters(const StepPlan& step) {
   return letters;
 }
 
+std::string parts_text(const Prediction& predicted) {
+  using memory::Tag;
+  struct Part {
+    const char* name;
+    std::int64_t bytes;
+  };
+  std::array<Part, 4> parts{Part{"weights", predicted.peak_of(Tag::parameters)},
+                            {"gradients", predicted.peak_of(Tag::gradients)},
+                            {"optimizer", predicted.peak_of(Tag::optimizer)},
+                            {"activations", 0}};
+  std::int64_t rest = predicted.at_most;
+  for (const Part& part : parts) rest -= part.bytes;
+  parts.back().bytes = std::max<std::int64_t>(0, rest);
+  std::string words;
+  for (const Part& part : parts) {
+    words += std::string(words.empty() ? ": " : ", ") + part.name + " " + exact_bytes(part.bytes);
+  }
+  const auto largest = std::max_element(
+      parts.begin(), parts.end(), [](const Part& a, const Part& b) { return a.bytes < b.bytes; });
+  return exact_bytes(predicted.at_most) + words + ", most of it " + largest->name;
+}
+
 std::string does_not_fit(const Plan& plan, const std::string& network, std::int64_t batch) {
   std::string line = network + " with batch " + std::to_string(batch) + " does not fit in " +
                      exact_bytes(plan.budget) + ": the smallest budget that would do is " +
@@ -28,13 +52,15 @@ std::string does_not_fit(const Plan& plan, const std::string& network, std::int6
   if (plan.largest_batch > 0) {
     line += ", the largest batch " + std::to_string(plan.largest_batch);
   } else {
-    line += ", and not even one sample fits: take a smaller network or a larger budget";
+    line +=
+        ", and not even one sample fits: take a smaller network (--model, --depth, --width) or "
+        "more memory";
   }
   if (plan.micro_batch > 0) {
     line += "; --batch " + std::to_string(plan.micro_batch) + " --accumulate " +
             std::to_string(plan.accumulate) + " computes the same step in parts";
   }
-  return line;
+  return line + "; a step takes " + parts_text(plan.predicted);
 }
 
 }  // namespace pareprop::plan

@@ -13,7 +13,11 @@ std::string exact_bytes(std::int64_t bytes);
 // for a plain network.
 std::string policy_letters(const StepPlan& step);
 
-// One line: what does not fit, and what would.
+// "42.0 MiB (44040192 bytes): weights 4.0 MiB (...), gradients ..., optimizer ..., activations ...,
+// most of it activations". What waits beside a step, such as batches, counts as activations.
+std::string parts_text(const Prediction& predicted);
+
+// One line: what does not fit, what it takes, and what would fit.
 std::string does_not_fit(const Plan& plan, const std::string& network, std::int64_t batch);
 
 }  // namespace pareprop::plan

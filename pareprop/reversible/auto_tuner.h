@@ -32,8 +32,4 @@ class AutoTuner {
   std::int64_t block_tape_bytes_ = 0;
 };
 
-// Bytes that can still be allocated: the smaller of what the system has available and what the
-// control group leaves. A very large number when neither is known.
-std::int64_t free_memory();
-
 }  // namespace pareprop

@@ -1,6 +1,14 @@
 #include "pareprop/reversible/branch.h"
 
+#include <stdexcept>
+
 namespace pareprop {
+
+void ExtraArguments::missing(std::size_t i) const {
+  throw std::invalid_argument(std::string(branch_) + ": it asks for extra argument " +
+                              std::to_string(i) + ", but the call has " + std::to_string(size()) +
+                              "; pass it to forward() in CallOptions::extras");
+}
 
 Branch::Branch(BranchFunction function, std::vector<at::Tensor> parameters)
     : function_(std::move(function)), own_parameters_(std::move(parameters)) {}

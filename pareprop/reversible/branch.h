@@ -3,18 +3,44 @@
 #include <ATen/core/Tensor.h>
 #include <torch/nn/module.h>
 
+#include <concepts>
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 namespace pareprop {
 
+// The extra arguments of a call (CallOptions::extras), which outlives them.
+class ExtraArguments {
+ public:
+  ExtraArguments() = default;
+  ExtraArguments(const std::vector<at::Tensor>& given,  // NOLINT: implicit, as a vector is one
+                 std::string_view branch = "a branch")
+      : given_(&given), branch_(branch) {}
+
+  std::size_t size() const { return given_ == nullptr ? 0 : given_->size(); }
+  bool empty() const { return size() == 0; }
+  // Throws std::invalid_argument, naming the branch, when the call gave no such argument.
+  const at::Tensor& operator[](std::size_t i) const {
+    if (i >= size()) missing(i);
+    return (*given_)[i];
+  }
+
+ private:
+  [[noreturn]] void missing(std::size_t i) const;
+
+  const std::vector<at::Tensor>* given_ = nullptr;  // null: none
+  std::string_view branch_;                         // who asks
+};
+
 // What a branch is called with besides its stream.
 struct BranchCall {
-  const std::vector<at::Tensor>& extras;  // the extra arguments of the stack's call
+  ExtraArguments extras;
   // False: only the tape is wanted. A branch that says so (Branch::skips_output) may leave out the
   // work that only makes its output, and return any tensor of the right shape.
   bool output_needed = true;
@@ -27,20 +53,28 @@ struct NamedParameter {
   at::Tensor tensor;
 };
 
+namespace detail {
+// Its forward takes (x, const BranchCall&). One that takes anything, as Sequential's, takes (x).
+template <typename Module>
+concept TakesBranchCall = requires(Module& module, const at::Tensor& x, const BranchCall& call) {
+  { module.forward(x, call) } -> std::convertible_to<at::Tensor>;
+}
+&&!requires(Module & module, const at::Tensor& x) { module.template forward<at::Tensor>(x); };
+}  // namespace detail
+
 // F or G of a block: pre-norm inside, no residual inside; the output has the shape of the input.
 // Any module or callable. It must compute the same again when called again: randomness through
 // pareprop::dropout and drop_path, no state changed on the way.
 class Branch {
  public:
-  // A module whose forward takes (x) or (x, const BranchCall&). Also a module holder, as made by
-  // TORCH_MODULE. The module says that it honours output_needed by a member
-  // `static constexpr bool skips_output = true`.
+  // A module whose forward takes (x) or (x, const BranchCall&), torch::nn::Sequential among them.
+  // Also a module holder, as made by TORCH_MODULE. The module says that it honours output_needed by
+  // a member `static constexpr bool skips_output = true`.
   template <typename Module>
   requires std::is_base_of_v<torch::nn::Module, Module> Branch(
       std::shared_ptr<Module> module)  // NOLINT: implicit, so that {attention, mlp} is a block
       : function_([raw = module.get()](const at::Tensor& x, const BranchCall& call) {
-          if constexpr (std::is_invocable_v<decltype(&Module::forward), Module*, const at::Tensor&,
-                                            const BranchCall&>) {
+          if constexpr (detail::TakesBranchCall<Module>) {
             return raw->forward(x, call);
           } else {
             return raw->forward(x);

@@ -197,7 +197,7 @@ std::pair<at::Tensor, at::Tensor> StackCall::forward_with_autograd(const at::Ten
     RandomStream random(branch.random_key);
     RandomScope random_scope(random);
     AutocastScope autocast_scope(x1.device().type(), autocast_);
-    lower = lower + (*branch.branch)(upper, {extras_}).to(lower.scalar_type());
+    lower = lower + (*branch.branch)(upper, {{extras_, branch.where}}).to(lower.scalar_type());
     std::swap(lower, upper);
   }
   return {lower, upper};

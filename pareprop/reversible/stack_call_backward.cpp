@@ -207,7 +207,9 @@ void StackCall::check_drift() {
       std::to_string(drift_limit()) +
       "). Either the branch does not compute the same again (randomness must come from "
       "pareprop::dropout or drop_path, and no state may change), or rounding errors grow: use "
-      "exact streams, anchors, or a larger limit for the drift");
+      "exact "
+      "streams (--streams exact; in C++ StackOptions::arithmetic), which have none, or mode "
+      "checkpoint; in C++ also Policy::anchor or a larger StackOptions::drift_limit");
 }
 
 void StackCall::check_missing(const std::vector<at::Tensor>& gradients) const {

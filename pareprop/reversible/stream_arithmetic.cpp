@@ -61,10 +61,17 @@ std::string StreamArithmetic::range_error(const at::Tensor& u, const at::Tensor&
   };
   const double of_f = largest(f, 1.0), of_u = largest(u, std::ldexp(1.0, -fraction_bits_));
   if (of_f < limit && of_u < limit) return {};
-  return "values up to " + std::to_string(of_f < limit ? of_u : of_f) +
-         " do not fit exact streams with " + std::to_string(fraction_bits_) +
-         " fraction bits (limit " + std::to_string(limit) +
-         "): use floating-point streams, or fewer fraction bits";
+  const double largest_value = of_f < limit ? of_u : of_f;
+  if (!std::isfinite(largest_value)) {
+    return "a value is " + std::to_string(largest_value) + ", which exact streams (fixed point, " +
+           std::to_string(fraction_bits_) +
+           " fraction bits) cannot hold; where training has led to it, a lower learning rate or a "
+           "longer warmup helps";
+  }
+  return "values up to " + std::to_string(largest_value) + " do not fit exact streams with " +
+         std::to_string(fraction_bits_) + " fraction bits (limit " + std::to_string(limit) +
+         "): train with a lower learning rate, or with float streams (--streams float, or without "
+         "--exact; in C++ Arithmetic::floating or fewer StackOptions::fraction_bits)";
 }
 
 bool sole_owner(const at::Tensor& t) {

@@ -44,7 +44,7 @@ at::Tensor call(const BranchSetting& setting, const at::Tensor& x,
   RandomStream random(setting.random_key);
   RandomScope random_scope(random);
   AutocastScope autocast_scope(x.device().type(), setting.autocast);
-  at::Tensor y = (*setting.branch)(x, {extras, output_needed});
+  at::Tensor y = (*setting.branch)(x, {{extras, setting.where}, output_needed});
   check_output(setting, x, y);
   if (state_version(buffers) != version) {
     throw std::logic_error(

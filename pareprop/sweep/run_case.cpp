@@ -7,9 +7,9 @@
 
 #include "pareprop/graph/units.h"
 #include "pareprop/measure/quantile.h"
+#include "pareprop/memory/free_memory.h"
 #include "pareprop/models/registry.h"
 #include "pareprop/plan/planner.h"
-#include "pareprop/reversible/auto_tuner.h"
 #include "pareprop/reversible/torch_lanes.h"
 #include "pareprop/verify/verify.h"
 
@@ -30,7 +30,7 @@ class CaseRun {
       : case_(one),
         shape_(shape),
         options_(options),
-        memory_(static_cast<double>(options.memory > 0 ? options.memory : free_memory())),
+        memory_(static_cast<double>(options.memory > 0 ? options.memory : memory::free_memory())),
         threads_(one.threads) {
     for (const Mode mode : one.modes) add({mode});
     for (const std::int64_t budget : one.budgets) add({Mode::automatic, budget});

@@ -1,5 +1,7 @@
 #include "pareprop/train/budget_keeper.h"
 
+#include <c10/util/Exception.h>
+
 #include <algorithm>
 #include <cmath>
 #include <stdexcept>
@@ -8,13 +10,13 @@
 #include "pareprop/data/prefetch.h"
 #include "pareprop/data/token_masking.h"
 #include "pareprop/graph/units.h"
+#include "pareprop/memory/free_memory.h"
 #include "pareprop/memory/meter.h"
 #include "pareprop/plan/byte_size.h"
 #include "pareprop/plan/free_budget.h"
 #include "pareprop/plan/learn_times.h"
 #include "pareprop/plan/plan_words.h"
 #include "pareprop/plan/step_times_file.h"
-#include "pareprop/reversible/auto_tuner.h"
 #include "pareprop/train/field_error.h"
 
 namespace pareprop::train {
@@ -30,47 +32,62 @@ std::int64_t bytes_of(const models::Batch& batch) {
   return sum;
 }
 
-plan::StepShape shape_of(const TrainConfig& config, const TrainingData& data,
-                         const models::Model& model, int processes, std::int64_t live) {
-  plan::StepShape shape{.batch = config.batch,
-                        .precision = parse_precision(config.precision),
-                        .arithmetic = arithmetic_of(config),
-                        .optimizer_copies = config.ema > 0.0 ? 3 : 2,
-                        .accumulates = config.accumulate > 1,
-                        .other_bytes = live};
+// Does what only shapes are needed for. Those that no memory could hold are a mistake.
+template <typename Action>
+auto possible(const TrainConfig& config, Action&& action) {
+  try {
+    return action();
+  } catch (const c10::OutOfMemoryError& error) {
+    throw std::invalid_argument(config.model + " with batch " + std::to_string(config.batch) +
+                                " fits in no machine: " + error.what_without_backtrace());
+  }
+}
+
+// Of what waits while a step runs.
+std::int64_t waiting_bytes(const TrainConfig& config, const TrainingData& data,
+                           const models::Model& model, int processes) {
   const int waiting = data::batches_ahead(config.workers) + config.workers;
-  shape.other_bytes += waiting * bytes_of(model.example(config.batch, 0));
+  std::int64_t bytes = waiting * bytes_of(model.example(config.batch, 0));
   // Each sequence may have one masked token more than the mean: its scores, and their gradient.
   if (data.text) {
     const double mean = data::kMaskedShare * static_cast<double>(model.tokens());
     const double more = static_cast<double>(config.batch) * (std::ceil(mean) - mean);
-    shape.other_bytes += static_cast<std::int64_t>(
+    bytes += static_cast<std::int64_t>(
         2.0 * more * static_cast<double>(data.text->tokenizer.size()) * sizeof(float));
   }
   // Gradients travel in copies.
   if (processes > 1) {
     for (const at::Tensor& weight : model.parameters()) {
-      shape.other_bytes += static_cast<std::int64_t>(weight.nbytes());
+      bytes += static_cast<std::int64_t>(weight.nbytes());
     }
   }
-  return shape;
+  return bytes;
 }
 
 }  // namespace
 
-BudgetKeeper::BudgetKeeper(const TrainConfig& config, const TrainingData& data, int processes,
-                           std::int64_t live, Say say)
+BudgetKeeper::BudgetKeeper(const TrainConfig& config, const TrainingData& data,
+                           const Processes& processes, Say say)
     : config_(config),
       say_(std::move(say)),
       named_(!config.budget.empty()),
+      limit_(memory::tightest(memory::memory_limits(), processes.here)),
       // What is free does not count what this process holds already.
       budget_(named_ ? plan::parse_byte_size(config.budget)
-                     : plan::free_budget(processes) + memory::usage().total_live),
+                     : plan::free_budget(limit_) + memory::usage().total_live),
       make_([config, &data] {
         const auto dtype = stream_dtype(parse_precision(config.precision));
         return make_model(config, data, {.dtype = dtype, .device = at::kMeta});
       }),
-      shape_(shape_of(config, data, *make_(), processes, live)) {}
+      shape_({.batch = config.batch,
+              .precision = parse_precision(config.precision),
+              .arithmetic = arithmetic_of(config),
+              .optimizer_copies = config.ema > 0.0 ? 3 : 2,
+              .accumulates = config.accumulate > 1}),
+      waiting_bytes_(
+          possible(config, [&] { return waiting_bytes(config, data, *make_(), processes.all); })) {
+  shape_.other_bytes = memory::usage().total_live + waiting_bytes_;
+}
 
 plan::Planner BudgetKeeper::make_planner() const {
   plan::Planner planner(make_, shape_);
@@ -87,10 +104,56 @@ plan::Plan BudgetKeeper::fixed_plan(plan::Planner& planner, Mode mode) const {
   return fixed;
 }
 
-void BudgetKeeper::check_fits() const {
-  if (plan_.fits || !named_) return;
-  const std::string mode = config_.mode == "auto" ? "" : " in mode " + config_.mode;
-  throw FieldError("budget", plan::does_not_fit(plan_, config_.model + mode, config_.batch));
+// One dry step tells that most runs fit.
+bool BudgetKeeper::fits_at_its_leanest() const {
+  plan::DryStep dry(make_, shape_);
+  const bool plain = dry.model().stacks().empty();
+  plan::StepPlan leanest{.mode = parse_mode(config_.mode)};
+  if (leanest.mode == Mode::automatic) {
+    leanest.mode = plain ? Mode::checkpoint : Mode::reprop;
+    leanest.recompute_between = !plain;
+  }
+  return dry.run(leanest).at_most <= budget_;
+}
+
+void BudgetKeeper::expect_to_fit() {
+  if (!possible(config_, [&] { return fits_at_its_leanest(); })) {
+    const Mode mode = parse_mode(config_.mode);
+    plan::Planner planner = make_planner();
+    plan_ = mode == Mode::automatic ? planner.plan_step(budget_) : fixed_plan(planner, mode);
+    if (!plan_.fits) {
+      add_advice(plan_, planner);
+      check_fits();
+    }
+  }
+  memory::reset_peaks();
+}
+
+void BudgetKeeper::add_advice(plan::Plan& plan, plan::Planner& planner) const {
+  const plan::Plan other = planner.plan(budget_);
+  plan.smallest_budget = other.smallest_budget;
+  plan.largest_batch = other.largest_batch;
+  plan.micro_batch = other.micro_batch;
+  plan.accumulate = other.accumulate;
+}
+
+std::string BudgetKeeper::why_not(const plan::Plan& plan) const {
+  const bool is_auto = config_.mode == "auto";
+  std::string why = named_ ? "" : limit_.name + " leaves too little memory: ";
+  why += plan::does_not_fit(plan, config_.model + (is_auto ? "" : " in mode " + config_.mode),
+                            config_.batch);
+  if (!is_auto && plan.smallest_budget <= budget_) why += "; --mode auto would fit";
+  return why;
+}
+
+void BudgetKeeper::check_fits() {
+  if (plan_.fits) return;
+  if (!config_.force) {
+    const std::string why = why_not(plan_) + "; --force trains all the same";
+    if (named_) throw FieldError("budget", why);
+    throw std::invalid_argument(why);
+  }
+  if (!std::exchange(forced_, true) && say_) say_("going on with --force: " + why_not(plan_));
 }
 
 void BudgetKeeper::plan_by_shapes(
@@ -121,25 +184,17 @@ plan::Plan BudgetKeeper::decide(models::Model& model, const StackOptions& option
                                 .on_message = say_});
     plan = planner.plan_step(budget_);
   }
-  if (!plan.fits) {
-    const plan::Plan other = planner.plan(budget_);
-    plan.smallest_budget = other.smallest_budget;
-    plan.largest_batch = other.largest_batch;
-    plan.micro_batch = other.micro_batch;
-    plan.accumulate = other.accumulate;
-  }
+  if (!plan.fits) add_advice(plan, planner);
   return plan;
 }
 
-void BudgetKeeper::plan(models::Model& model, const StackOptions& options) {
+void BudgetKeeper::plan(models::Model& model, const StackOptions& options, std::int64_t live) {
+  shape_.other_bytes = live + waiting_bytes_;
   plan_ = decide(model, options);
   memory::reset_peaks();
   check_fits();
-  if (!say_) return;
-  if (!plan_.fits) {
-    say_("less memory is free than this needs: " +
-         plan::does_not_fit(plan_, config_.model, config_.batch));
-  } else if (named_ || (config_.mode == "auto" && plan_.step.mode != Mode::stored)) {
+  if (!say_ || !plan_.fits) return;
+  if (named_ || (config_.mode == "auto" && plan_.step.mode != Mode::stored)) {
     const std::string letters = plan::policy_letters(plan_.step);
     say_("plan: at most " + bytes(plan_.predicted.at_most) + " of " + plan::exact_bytes(budget_) +
          ", " + std::string(name(plan_.step.mode)) + (letters.empty() ? "" : " " + letters) +
@@ -154,7 +209,7 @@ void BudgetKeeper::apply(models::Model& model, const StackOptions& options) cons
 void BudgetKeeper::check_machine(std::int64_t step) const {
   constexpr std::int64_t kSteps = 16, kLeast = std::int64_t{64} << 20;
   if (step % kSteps != 0) return;
-  const std::int64_t free = free_memory();
+  const std::int64_t free = memory::free_memory();
   if (free >= kLeast) return;
   throw std::runtime_error("only " + bytes(free) +
                            " of this machine's memory are left after step " + std::to_string(step) +
@@ -166,6 +221,7 @@ bool BudgetKeeper::tighten(std::int64_t step) {
   constexpr double kNear = 0.98, kBeyond = 1.005;
   const std::int64_t peak = memory::usage().total_peak;
   highest_ = std::max(highest_, peak);
+  if (forced_) return false;
   check_machine(step);
   if (!named_) return false;
   const auto limit = static_cast<double>(budget_);

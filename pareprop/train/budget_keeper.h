@@ -5,26 +5,39 @@
 #include <optional>
 #include <string>
 
+#include "pareprop/memory/free_memory.h"
 #include "pareprop/plan/planner.h"
 #include "pareprop/train/train_config.h"
 #include "pareprop/train/training_data.h"
 
 namespace pareprop::train {
 
+// How many train together.
+struct Processes {
+  int all = 1;
+  int here = 1;  // on this machine, whose memory they divide among them
+};
+
 // Plans how a run is trained within its bytes, and sees that it keeps to them.
 class BudgetKeeper {
  public:
   using Say = std::function<void(const std::string&)>;
 
-  // `live` are the bytes of tensors of this process that a step needs besides the network and its
-  // optimizer. `data` outlives it. Throws std::invalid_argument for a budget that is none.
-  BudgetKeeper(const TrainConfig& config, const TrainingData& data, int processes,
-               std::int64_t live, Say say);
+  // Looks at what is free: to be made before the network is. `data` outlives it. Throws
+  // std::invalid_argument for a budget that is none.
+  BudgetKeeper(const TrainConfig& config, const TrainingData& data, const Processes& processes,
+               Say say);
+
+  // Throws std::invalid_argument when no step could fit in the budget, or in what is free where
+  // none was named, saying what takes how much and what would help; with --force it only says so.
+  // By shapes alone: neither the network nor its memory is needed.
+  void expect_to_fit();
 
   // Decides how to train: in mode `auto` the fastest way that fits, timing a few steps of `model`
-  // where that decides between several; in others, theirs. Throws std::invalid_argument when what
-  // the configuration names does not fit, saying what would.
-  void plan(models::Model& model, const StackOptions& options);
+  // where that decides between several; in others, theirs. Throws as expect_to_fit() does. `live`
+  // are the bytes of tensors of this process that a step needs besides the network and its
+  // optimizer.
+  void plan(models::Model& model, const StackOptions& options, std::int64_t live);
 
   // Without timing, for who only asks. `show` sees the planner too.
   void plan_by_shapes(const std::function<void(plan::Planner&, const plan::Plan&)>& show);
@@ -34,7 +47,7 @@ class BudgetKeeper {
 
   // After each step: when it took more than was predicted and the limit is near, the next ones keep
   // less (true: apply() again). Throws std::runtime_error when nothing leaner is left, or when the
-  // machine itself is nearly out of memory.
+  // machine itself is nearly out of memory; never with --force.
   bool tighten(std::int64_t step);
 
   const plan::Plan& plan() const { return plan_; }
@@ -46,17 +59,24 @@ class BudgetKeeper {
   plan::Planner make_planner() const;
   plan::Plan fixed_plan(plan::Planner& planner, Mode mode) const;
   plan::Plan decide(models::Model& model, const StackOptions& options);
-  void check_fits() const;
+  bool fits_at_its_leanest() const;
+  // What is said of a plan that does not fit.
+  void add_advice(plan::Plan& plan, plan::Planner& planner) const;
+  std::string why_not(const plan::Plan& plan) const;
+  void check_fits();
   void check_machine(std::int64_t step) const;
 
   const TrainConfig config_;
   const Say say_;
   const bool named_;
+  const memory::MemoryLimit limit_;
   const std::int64_t budget_;
   const std::function<std::shared_ptr<models::Model>()> make_;
-  const plan::StepShape shape_;
+  plan::StepShape shape_;
+  std::int64_t waiting_bytes_;  // of batches and gradients on their way, part of the shape's others
   std::optional<plan::StepTimes> times_;
   plan::Plan plan_;
+  bool forced_ = false;      // it was said that the plan does not fit
   std::int64_t excess_ = 0;  // of what was measured over what was predicted
   std::int64_t highest_ = 0;
 };

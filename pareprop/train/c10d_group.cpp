@@ -59,6 +59,9 @@ class C10dGroup : public ProcessGroup {
   int rank() const override { return variables_.rank; }
   int local_rank() const override { return variables_.local_rank; }
   int world() const override { return variables_.world; }
+  int local_world() const override {
+    return variables_.local_world > 0 ? variables_.local_world : variables_.world;
+  }
 
   std::unique_ptr<Pending> all_reduce(const at::Tensor& tensor) override {
     return begin("all-reduce", [&] {

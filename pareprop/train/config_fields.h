@@ -40,6 +40,7 @@ void visit_fields(Config& c, Visit&& visit) {
         "Bytes that all tensors of a process may take, such as 8GiB; none: what is free, less a "
         "margin",
         c.budget);
+  visit("force", "Train also when the plan says that memory will not suffice", c.force);
   visit("precision", "Of the branches: fp32, bf16 or fp64", c.precision);
   visit("streams", "float, exact (fixed point: the same bits in every mode), auto: exact with bf16",
         c.streams);

@@ -74,6 +74,13 @@ GradientNorm gradient_norm(const io::NamedTensors& parameters) {
   return result;
 }
 
+std::string first_not_finite(const io::NamedTensors& tensors) {
+  for (const auto& [name, tensor] : tensors) {
+    if (!std::isfinite(squared_norm(tensor.detach()))) return name;
+  }
+  return {};
+}
+
 double clip_factor(double norm, double limit) {
   return limit > 0.0 && norm > limit ? limit / norm : 1.0;
 }

@@ -18,6 +18,9 @@ struct GradientNorm {
 // as float64 and cannot overflow.
 GradientNorm gradient_norm(const io::NamedTensors& parameters);
 
+// The first of `tensors` with a value that is not finite; empty: all are.
+std::string first_not_finite(const io::NamedTensors& tensors);
+
 // What gradients of this norm are to be multiplied with so that it becomes at most `limit`; 1 where
 // the limit is 0: none.
 double clip_factor(double norm, double limit);

@@ -46,6 +46,8 @@ LaunchVariables launch_variables(const Lookup& variable) {
   found.rank = number("RANK", needed(variable, "RANK"), 0, found.world - 1);
   const auto local = variable("LOCAL_RANK");
   found.local_rank = local ? number("LOCAL_RANK", *local, 0, found.world - 1) : found.rank;
+  const auto here = variable("LOCAL_WORLD_SIZE");
+  found.local_world = here ? number("LOCAL_WORLD_SIZE", *here, 1, found.world) : found.world;
   if (found.world == 1) return found;
   found.address = needed(variable, "MASTER_ADDR");
   found.port =
@@ -78,6 +80,8 @@ std::vector<std::string> as_environment(const LaunchVariables& variables) {
   return {"RANK=" + std::to_string(variables.rank),
           "LOCAL_RANK=" + std::to_string(variables.local_rank),
           "WORLD_SIZE=" + std::to_string(variables.world),
+          "LOCAL_WORLD_SIZE=" +
+              std::to_string(variables.local_world > 0 ? variables.local_world : variables.world),
           "MASTER_ADDR=" + variables.address,
           "MASTER_PORT=" + std::to_string(variables.port),
           std::string("TORCHELASTIC_USE_AGENT_STORE=") + (variables.agent_store ? "True" : "False"),

@@ -15,6 +15,7 @@ struct LaunchVariables {
   int rank = 0;                       // RANK
   int local_rank = 0;                 // LOCAL_RANK: among those on this machine
   int world = 1;                      // WORLD_SIZE
+  int local_world = 0;                // LOCAL_WORLD_SIZE: on this machine; 0: all are
   std::string address = "127.0.0.1";  // MASTER_ADDR: where rank 0 listens
   std::uint16_t port = 29500;         // MASTER_PORT
   bool agent_store = false;           // TORCHELASTIC_USE_AGENT_STORE: torchrun itself listens there

@@ -56,7 +56,9 @@ void rev_swin_tiny(TrainConfig& c) {
   c.clip = 5.0;
 }
 
-// Adam without decay or warm-up.
+// Adam without decay or warm-up. minREV's own network takes the mean over tokens before the last
+// norm, and has eps 1e-5 there and in G; vit_cifar takes the norm first and has 1e-6, as
+// SlowFast's.
 void minrev_cifar(TrainConfig& c) {
   c.model = "vit_cifar";
   c.data = "cifar10:cifar-10-batches-bin";
@@ -104,7 +106,7 @@ void fashion(TrainConfig& c) {
 const std::vector<Preset>& presets() {
   static const std::vector<Preset> all = {
       {"fashion", "a small RevViT on Fashion-MNIST, minutes on two cores", fashion},
-      {"minrev-cifar", "RevViT on CIFAR-10 as minREV trains it", minrev_cifar},
+      {"minrev-cifar", "minREV's recipe for CIFAR-10, with the network vit_cifar", minrev_cifar},
       {"rev-vit-small", "Rev-ViT-S on ImageNet as SlowFast trains it (512 images a step)",
        rev_vit_small},
       {"rev-vit-base", "Rev-ViT-B on ImageNet as SlowFast trains it (512 images a step)",

@@ -33,6 +33,7 @@ class ProcessGroup {
   virtual int rank() const = 0;
   virtual int local_rank() const = 0;
   virtual int world() const = 0;
+  virtual int local_world() const { return world(); }  // on this machine
 
   // The sum of all processes' tensors, the same bits in all of them, in place. The tensor is left
   // alone until wait() returned. Here and below, one that is not contiguous is a

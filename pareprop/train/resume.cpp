@@ -19,7 +19,7 @@ constexpr const char* kFixed[] = {"data", "batch", "accumulate", "seed"};
 // Fields that say nothing about how the weights come about.
 constexpr const char* kFree[] = {"out",       "resume", "save_every", "save_minutes", "keep",
                                  "log_every", "trace",  "workers",    "timeout",      "time_limit",
-                                 "mode",      "budget", "tokenizer"};
+                                 "mode",      "budget", "tokenizer",  "force"};
 
 bool is_one_of(std::span<const char* const> keys, const std::string& key) {
   return std::any_of(keys.begin(), keys.end(), [&](const char* one) { return key == one; });

@@ -21,6 +21,9 @@ namespace {
 
 using nlohmann::ordered_json;
 
+template <typename Plain>
+requires std::is_arithmetic_v<Plain> ordered_json json_of(const Plain& value) { return value; }
+
 [[noreturn]] void refuse(std::string_view key, const std::string& expected, std::string_view got) {
   throw FieldError(std::string(key), "expected " + expected + ", got '" + std::string(got) + "'");
 }
@@ -29,6 +32,9 @@ template <typename Number>
 Number number_of(std::string_view key, std::string_view text) {
   Number value{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc::result_out_of_range) {
+    refuse(key, "a number of at most " + json_of(std::numeric_limits<Number>::max()).dump(), text);
+  }
   if (error != std::errc() || end != text.data() + text.size()) {
     refuse(key, std::is_integral_v<Number> ? "a whole number" : "a number", text);
   }
@@ -76,8 +82,6 @@ ordered_json json_of(const std::optional<Number>& value) {
 ordered_json json_of(const std::string& value) {
   return value.empty() ? ordered_json() : ordered_json(value);
 }
-template <typename Plain>
-requires std::is_arithmetic_v<Plain> ordered_json json_of(const Plain& value) { return value; }
 
 bool is_value(const nlohmann::json& value) {
   if (!value.is_array()) return !value.is_object();
@@ -212,8 +216,23 @@ void check_optimizer(const TrainConfig& c) {
   share("ema", c.ema);
 }
 
+// How small sizes may be is for the network to say.
+void check_network(const TrainConfig& c) {
+  const auto at_most = [](const char* key, std::int64_t most, std::optional<std::int64_t> size) {
+    expect_field(size.value_or(0) <= most, key,
+                 "expected at most " + text_of(most) + ", got " + text_of(size.value_or(0)));
+  };
+  for (const int depth : c.depth) at_most("depth", models::kMostBlocks, depth);
+  at_most("width", models::kMostWidth, c.width);
+  at_most("image_size", models::kMostImageSize, c.image_size);
+  at_most("seq_len", models::kMostTokens, c.seq_len);
+  share("dropout", c.dropout.value_or(0.0));
+  share("drop_path", c.drop_path.value_or(0.0));
+  between("initial_std", 0.0, kLongest, c.initial_std);
+}
+
 void check_data(const TrainConfig& c) {
-  between("vocabulary", std::int64_t{1}, std::int64_t{1} << 31, c.vocabulary);
+  between("vocabulary", std::int64_t{1}, models::kMostVocabulary, c.vocabulary);
   expect_field(c.augment == "auto" || c.augment == "none", "augment",
                "expected auto or none, got '" + c.augment + "'");
   between("mixup", 0.0, kLongest, c.mixup);
@@ -233,6 +252,7 @@ void check(const TrainConfig& c) {
   between("epochs", 0.0, kMostEpochs, c.epochs);
   expect_field(c.steps > 0 || c.epochs > 0.0, "epochs",
                "expected more than 0 where no number of steps is given, got " + text_of(c.epochs));
+  check_network(c);
   check_data(c);
   check_optimizer(c);
   between("keep", 1, std::numeric_limits<int>::max(), c.keep);
@@ -245,12 +265,9 @@ void check(const TrainConfig& c) {
   between("log_every", std::int64_t{1}, kMostSteps, c.log_every);
   between("trace", std::int64_t{0}, kMostSteps, c.trace);
   between("time_limit", 0.0, kLongest, c.time_limit);
-  between("initial_std", 0.0, kLongest, c.initial_std);
   expect_field(c.timeout > 0.0 && c.timeout <= kLongest, "timeout",
                "expected more than 0 seconds and at most " + text_of(kLongest) + ", got " +
                    text_of(c.timeout));
-  share("dropout", c.dropout.value_or(0.0));
-  share("drop_path", c.drop_path.value_or(0.0));
   expect_field(c.streams == "auto" || c.streams == "float" || c.streams == "exact", "streams",
                "expected auto, float or exact, got '" + c.streams + "'");
   expect_field(!c.out.empty(), "out", "expected a folder");

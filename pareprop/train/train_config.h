@@ -42,6 +42,7 @@ struct TrainConfig {
   // How it is trained
   std::string mode = "auto";
   std::string budget = {};
+  bool force = false;
   std::string precision = "fp32";
   std::string streams = "auto";
   bool exact = false;

@@ -94,7 +94,9 @@ StepOutcome run_step(const StepParts& parts, const StepOptions& options, data::P
   if (!norm.first_not_finite.empty()) {
     outcome.not_finite = "the gradient of " + norm.first_not_finite;
   } else if (!std::isfinite(outcome.loss)) {
-    outcome.not_finite = "the loss";
+    const std::string bad = first_not_finite(parts.optimizer.parameters());
+    outcome.not_finite =
+        bad.empty() ? "the loss, computed with finite parameters," : "the parameter " + bad;
   }
   if (!outcome.not_finite.empty()) return outcome;
   parts.optimizer.step(learning_rate, factor * clip_factor(outcome.gradient_norm, options.clip));

@@ -51,9 +51,7 @@ class Run {
         writer_(config_, group.rank() == 0, events.on_message),
         checkpoint_(find_checkpoint(config, group.world(), events.on_message)),
         data_(open_data(with_tokenizer_of_run(config, checkpoint_.has_value()))),
-        model_(make_model(
-            config, data_,
-            {.dtype = stream_dtype(parse_precision(config.precision)), .seed = config.seed})),
+        model_(make_fitting_model()),
         batches_(
             make_batches(config, data_, *model_, {.rank = group.rank(), .world = group.world()})),
         buckets_(*model_, group) {
@@ -79,8 +77,7 @@ class Run {
     }
     check_steps();
     if (has_ended()) return;
-    keeper_.emplace(config_, data_, group_.world(), live_besides(), events_.on_message);
-    keeper_->plan(*model_, stack_options());
+    keeper_->plan(*model_, stack_options(), live_besides());
     apply_plan();
     tracer_.emplace(config_, *model_, group_.rank(), step_, events_.on_message);
     writer_.own_folder();
@@ -119,6 +116,18 @@ class Run {
   }
 
  private:
+  // What cannot fit is refused before it takes memory, and nobody takes any before all have seen
+  // how much there is.
+  std::shared_ptr<models::Model> make_fitting_model() {
+    keeper_.emplace(config_, data_, Processes{.all = group_.world(), .here = group_.local_world()},
+                    events_.on_message);
+    keeper_->expect_to_fit();
+    group_.barrier();
+    return make_model(
+        config_, data_,
+        {.dtype = stream_dtype(parse_precision(config_.precision)), .seed = config_.seed});
+  }
+
   double steps_of_epoch() const {
     return static_cast<double>(batches_.train->per_epoch()) /
            static_cast<double>(config_.accumulate);
@@ -383,12 +392,12 @@ class Run {
   RunWriter writer_;
   const std::optional<StoredCheckpoint> checkpoint_;
   const TrainingData data_;
+  std::optional<BudgetKeeper> keeper_;
   const std::shared_ptr<models::Model> model_;
   const BatchSets batches_;
   GradientBuckets buckets_;
   std::optional<AdamW> optimizer_;
   std::optional<Ema> average_;
-  std::optional<BudgetKeeper> keeper_;
   std::optional<StepTracer> tracer_;
   LearningRate rate_;
   std::int64_t step_ = 0, all_steps_ = 0;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <sstream>
 
 #include "tests/graph/small_step.h"
@@ -77,6 +78,39 @@ TEST(StepSvg, SaysWhatItShows) {
         "training\n", "lane 0\n", "lane 2\n", "communication\n", "tape\n", "KiB"}) {
     EXPECT_NE(words.find(expected), std::string::npos) << expected << " in\n" << words;
   }
+}
+
+// Widths of letters are guessed, generously.
+TEST(StepSvg, LegendsSayEachWordOnceAndStayInsideThePage) {
+  StepTrace step = small_step();
+  step.tags = {"parameters", "gradients", "optimizer", "streams", "tape", "other"};
+  for (MemorySample& sample : step.samples) sample.bytes.assign(6, 1000);
+  const StepSpan last = step.spans.back();
+  for (const StepKind kind :
+       {StepKind::data, StepKind::forward, StepKind::recover, StepKind::gradient,
+        StepKind::weight_gradient, StepKind::other_backward, StepKind::communication,
+        StepKind::optimizer}) {
+    StepSpan span = last;
+    span.kind = kind;
+    step.spans.push_back(span);
+  }
+  const XmlElement svg = read_xml(step_svg(step));
+  std::map<std::string, int> words;
+  for (const XmlElement* word : svg.all("text", "word")) {
+    ++words[word->text];
+    if (word->attributes.at("text-anchor") != "start") continue;
+    EXPECT_LE(word->number("x") + 7.3 * static_cast<double>(word->text.size()), svg.number("width"))
+        << word->text;
+  }
+  EXPECT_EQ(words["optimizer"], 1);
+  EXPECT_EQ(words["optimizer step"], 1);
+  EXPECT_EQ(words["other"], 1);
+}
+
+TEST(StepSvg, IsNeverWiderThanTheWindow) {
+  const XmlElement svg = read_xml(step_svg(small_step()));
+  EXPECT_EQ(svg.attributes.at("style"), "max-width: 100%; height: auto");
+  EXPECT_NE(svg.attributes.at("viewBox").find("0 0 1376"), std::string::npos);
 }
 
 TEST(StepSvg, NoPeakIsLostAmongManySamples) {

@@ -1,6 +1,10 @@
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <fstream>
 #include <stdexcept>
 #include <string>
 
@@ -51,6 +55,33 @@ TEST(CpuLanesErrors, ErrorsOfEveryTaskArriveAndStopWhatNeedsIt) {
     EXPECT_EQ(runs, graph.size());
   }
 }
+
+#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)  // they map what they like
+
+// In a child that has room for the stacks of a few threads.
+TEST(CpuLanesErrors, AThreadThatCannotBeStartedIsAnError) {
+  const pid_t child = fork();
+  if (child == 0) {
+    std::ifstream statm("/proc/self/statm");
+    rlim_t pages = 0;
+    statm >> pages;
+    const rlim_t room = pages * static_cast<rlim_t>(sysconf(_SC_PAGESIZE)) + (rlim_t{40} << 20);
+    const rlimit limit{room, room};
+    setrlimit(RLIMIT_AS, &limit);
+    try {
+      const CpuLanes lanes(64);
+      _exit(1);
+    } catch (const std::runtime_error& error) {
+      _exit(std::string(error.what()).find("could not be started") != std::string::npos ? 0 : 2);
+    }
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status)) << "it was ended by signal " << WTERMSIG(status);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+#endif
 
 TEST(CpuLanesErrors, TheFirstOfTwoErrorsArrives) {
   CpuLanes lanes(2);

@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/modules/normalization.h>
 
 #include "pareprop/ops/random_stream.h"
 #include "pareprop/reversible/stack.h"
@@ -247,6 +251,102 @@ TEST(StackErrors, ValuesThatDoNotFitExactStreamsAreNamed) {
   Stack stack(test_blocks(1, {}), exact);
   EXPECT_THAT(message_of([&] { stack->reference(testing::small_input(), testing::small_input()); }),
               HasSubstr("stored"));
+}
+
+TEST(StackErrors, AMissingExtraArgumentIsNamed) {
+  const Branch biased(
+      [](const at::Tensor& x, const BranchCall& call) { return x.mul(call.extras[1]); }, {});
+  const at::Tensor x = testing::small_input(), bias = random_tensor({8}, at::kDouble, 3);
+  for (Mode mode : {Mode::stored, Mode::checkpoint, Mode::reprop, Mode::pareprop}) {
+    Stack stack = with_branch(3, biased, with_mode(mode));
+    const auto missing = AllOf(HasSubstr("block 1, branch G"), HasSubstr("extra argument 1"),
+                               HasSubstr("CallOptions::extras"));
+    EXPECT_THAT(message_of([&] { stack->forward(x, x); }), missing);
+    EXPECT_THAT(message_of([&] { stack->reference(x, x); }), missing);
+    EXPECT_EQ(message_of([&] {
+                sum_of(stack->forward(x, x, {.extras = {{}, bias}})).backward();
+              }),
+              "no error");
+  }
+}
+
+// Gradients of a stack after an error are those of one that never had any.
+TEST(StackErrors, LeaveTheStackUsable) {
+  const at::Tensor x = testing::small_input();
+  for (Mode mode : {Mode::stored, Mode::checkpoint, Mode::reprop, Mode::pareprop}) {
+    for (Arithmetic arithmetic : {Arithmetic::floating, Arithmetic::exact}) {
+      auto wrong = std::make_shared<double>(0.0);
+      StackOptions options = with_mode(mode);
+      options.arithmetic = arithmetic;
+      options.keep_tail = false;
+      Stack stack = with_branch(
+          2,
+          Branch([wrong](const at::Tensor& in, const BranchCall&) { return in.mul(0.1 + *wrong); },
+                 {}),
+          options);
+      const auto gradients = [&] {
+        stack->zero_grad();
+        sum_of(stack->forward(x, x)).backward();
+        std::vector<at::Tensor> all;
+        for (const at::Tensor& p : stack->parameters()) all.push_back(p.grad().clone());
+        return all;
+      };
+      const std::vector<at::Tensor> expected = gradients();
+      const auto expect_as_before = [&](const char* after) {
+        *wrong = 0.0;
+        const std::vector<at::Tensor> now = gradients();
+        for (std::size_t i = 0; i < now.size(); ++i) {
+          EXPECT_TRUE(now[i].equal(expected[i])) << name(mode) << " after " << after;
+        }
+      };
+      at::Tensor loss = sum_of(stack->forward(x, x));
+      *wrong = 0.5;
+      if (mode != Mode::stored) {
+        EXPECT_THAT(message_of([&] { loss.backward(); }),
+                    AllOf(HasSubstr("recomputation differs"), HasSubstr("--streams exact"),
+                          HasSubstr("StackOptions::drift_limit")));
+        EXPECT_THAT(message_of([&] { loss.backward(); }), HasSubstr("freed"));
+      }
+      expect_as_before("drift");
+      *wrong = std::numeric_limits<double>::infinity();
+      const std::string range = message_of([&] { stack->forward(x, x); });
+      if (arithmetic == Arithmetic::exact) {
+        EXPECT_THAT(range, HasSubstr("learning rate"));
+      }
+      expect_as_before("values out of range");
+      *wrong = 0.0;
+      loss = sum_of(stack->forward(x, x));
+      stack->parameters().front().detach().mul_(1.0);
+      EXPECT_THAT(message_of([&] { loss.backward(); }), HasSubstr("changed in place"));
+      expect_as_before("a change in place");
+    }
+  }
+}
+
+TEST(Stack, TakesSequentialsAsBranches) {
+  torch::manual_seed(1);
+  const auto made = [] {
+    torch::nn::Sequential layers(torch::nn::LayerNorm(torch::nn::LayerNormOptions({8})),
+                                 torch::nn::Linear(8, 16), torch::nn::GELU(),
+                                 torch::nn::Linear(16, 8));
+    layers->to(at::kDouble);
+    return layers;
+  };
+  const at::Tensor x = testing::small_input();
+  Stack stack({{made(), made()}, {made(), made()}}, kFp64);
+  EXPECT_EQ(stack->parameters().size(), 24u);
+  EXPECT_TRUE(stack->named_parameters().contains("1.g.3.weight"));
+  sum_of(stack->reference(x, x)).backward();
+  std::vector<at::Tensor> expected;
+  for (const at::Tensor& p : stack->parameters()) expected.push_back(p.grad().clone());
+  for (Mode mode : {Mode::stored, Mode::checkpoint, Mode::reprop, Mode::pareprop}) {
+    stack->set_options(with_mode(mode));
+    stack->zero_grad();
+    sum_of(stack->forward(x, x)).backward();
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      EXPECT_TRUE(stack->parameters()[i].grad().allclose(expected[i], 1e-9, 1e-12)) << name(mode);
+    }
+  }
 }
 
 TEST(StackErrors, DropoutOutsideAnyStreamIsRefused) {

@@ -103,6 +103,47 @@ TEST_F(BudgetKeeperTest, WhatDoesNotFitIsRefusedBeforeTheFirstStep) {
             std::string::npos);
 }
 
+TEST_F(BudgetKeeperTest, WhatCannotFitInTheMachineIsRefusedBeforeTheNetworkIsMade) {
+  config_.model = "vit_gigantic";
+  config_.batch = 1 << 16;
+  for (const char* mode : {"auto", "reprop", "stored"}) {
+    config_.mode = mode;
+    memory::reset_peaks();
+    const std::string message = message_of<std::invalid_argument>([&] { run(listening()); });
+    for (const char* part :
+         {"memory: ", "leaves too little: vit_gigantic", "with batch 65536 does not fit in",
+          "weights ", "gradients ", "optimizer ", "activations ", "most of it activations",
+          "--force trains all the same"}) {
+      EXPECT_NE(message.find(part), std::string::npos) << part << " in " << message;
+    }
+    // Weights alone have 7 GiB.
+    EXPECT_LT(memory::usage().total_peak, std::int64_t{64} << 20) << mode;
+  }
+}
+
+TEST_F(BudgetKeeperTest, ForceGoesOn) {
+  config_.budget = "15MiB";
+  config_.force = true;
+  EXPECT_EQ(run(listening()).step, 4);
+  EXPECT_NE(said_.find("going on with --force: budget: vit_cifar with batch 64 does not fit"),
+            std::string::npos)
+      << said_;
+  EXPECT_EQ(said_.find("going on with"), said_.rfind("going on with")) << said_;
+}
+
+TEST_F(BudgetKeeperTest, ProcessesOfAMachineDivideWhatIsFree) {
+  const TrainingData data = open_data(config_);
+  const auto budget = [&](const Processes& processes) {
+    BudgetKeeper keeper(config_, data, processes, nullptr);
+    std::int64_t bytes = 0;
+    keeper.plan_by_shapes([&](plan::Planner&, const plan::Plan& plan) { bytes = plan.budget; });
+    return static_cast<double>(bytes);
+  };
+  const double alone = budget({});
+  EXPECT_LT(budget({.all = 8, .here = 8}), 0.2 * alone);
+  EXPECT_GT(budget({.all = 8, .here = 1}), 0.8 * alone);
+}
+
 TEST_F(BudgetKeeperTest, PlansAreTightenedWhenSomethingElseTakesMemory) {
   config_.budget = "28MiB";
   config_.steps = 6;

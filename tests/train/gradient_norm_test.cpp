@@ -1,5 +1,6 @@
 #include "pareprop/train/gradient_norm.h"
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>
 #include <gtest/gtest.h>
@@ -60,6 +61,16 @@ TEST(GradientNorm, NamesTheParameterNearestTheLossThatIsNotFinite) {
     EXPECT_EQ(found.first_not_finite, "fc1.bias");
     EXPECT_FALSE(std::isfinite(found.norm));
   }
+}
+
+TEST(FirstNotFinite, NamesTheFirstParameter) {
+  const auto parameters = random_parameters(5);
+  EXPECT_EQ(first_not_finite(parameters), "");
+  at::NoGradGuard no_grad;
+  parameters[2].second.flatten()[1].fill_(std::numeric_limits<float>::quiet_NaN());
+  EXPECT_EQ(first_not_finite(parameters), parameters[2].first);
+  parameters[1].second.flatten()[0].fill_(-std::numeric_limits<float>::infinity());
+  EXPECT_EQ(first_not_finite(parameters), parameters[1].first);
 }
 
 TEST(GradientNorm, WithoutGradientsIsZero) {

@@ -38,6 +38,7 @@ TEST(LaunchVariables, AreReadFromTheEnvironment) {
   EXPECT_EQ(found.rank, 3);
   EXPECT_EQ(found.local_rank, 1);
   EXPECT_EQ(found.world, 4);
+  EXPECT_EQ(found.local_world, 4);
   EXPECT_EQ(found.address, "10.0.0.1");
   EXPECT_EQ(found.port, 1234);
   EXPECT_FALSE(found.agent_store);
@@ -54,6 +55,7 @@ TEST(LaunchVariables, ComeBackFromTheEnvironmentTheyMake) {
   for (const std::string& each : as_environment({.rank = 2,
                                  .local_rank = 1,
                                  .world = 5,
+                                 .local_world = 3,
                                  .address = "there",
                                  .port = 77,
                                  .agent_store = true,
@@ -64,6 +66,7 @@ TEST(LaunchVariables, ComeBackFromTheEnvironmentTheyMake) {
   EXPECT_EQ(back.rank, 2);
   EXPECT_EQ(back.local_rank, 1);
   EXPECT_EQ(back.world, 5);
+  EXPECT_EQ(back.local_world, 3);
   EXPECT_EQ(back.address, "there");
   EXPECT_EQ(back.port, 77);
   EXPECT_TRUE(back.agent_store);

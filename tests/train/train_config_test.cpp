@@ -110,6 +110,40 @@ TEST(TrainConfig, SurvivesDamagedFiles) {
   EXPECT_LT(read, kFiles);
 }
 
+TEST(TrainConfig, AbsurdSizesAreRefusedWithTheLimit) {
+  const std::pair<const char*, const char*> absurd[] = {{"depth", "100000"},
+                                                        {"depth", "2,2,100000,2"},
+                                                        {"width", "1000000000"},
+                                                        {"image_size", "100000"},
+                                                        {"seq_len", "1000000000"},
+                                                        {"vocabulary", "1000000000000"},
+                                                        {"batch", "1000000000000000"},
+                                                        {"accumulate", "9000000000000000000"},
+                                                        {"epochs", "1e300"},
+                                                        {"steps", "9000000000000000000"},
+                                                        {"log_every", "9000000000000000000"},
+                                                        {"keep", "2000000000"},
+                                                        {"save_every", "9000000000000000000"},
+                                                        {"eval_every", "9000000000000000000"},
+                                                        {"early_stop", "9000000000000000000"},
+                                                        {"trace", "9000000000000000000"},
+                                                        {"time_limit", "1e300"},
+                                                        {"timeout", "1e300"}};
+  for (const auto& [key, value] : absurd) {
+    TrainConfig config;
+    set_field(config, key, value);
+    const std::string message = message_of<std::invalid_argument>([&] { check(config); });
+    EXPECT_EQ(message.rfind(std::string(key) + ": expected at most ", 0), 0u) << message;
+  }
+  for (const char* key : {"batch", "depth", "keep"}) {
+    TrainConfig config;
+    const std::string message = message_of<std::invalid_argument>(
+        [&] { set_field(config, key, "99999999999999999999999999"); });
+    EXPECT_NE(message.find("expected a number of at most "), std::string::npos) << message;
+  }
+  check(TrainConfig{});
+}
+
 TEST(TrainConfig, ChecksRanges) {
   const std::pair<const char*, const char*> wrong[] = {
       {"batch", "0"},      {"accumulate", "0"}, {"epochs", "0"},     {"warmup", "1.5"},

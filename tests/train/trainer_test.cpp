@@ -1,11 +1,13 @@
 #include "pareprop/train/trainer.h"
 
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <memory>
 #include <stdexcept>
 
+#include "pareprop/models/weights.h"
 #include "pareprop/train/predict.h"
 #include "pareprop/train/run_files.h"
 #include "tests/io/temporary_folder.h"
@@ -143,6 +145,23 @@ TEST(Trainer, RefusesAStepThatIsNotFinite) {
   EXPECT_NE(message.find("is not finite"), std::string::npos) << message;
   EXPECT_NE(message.find("The state before it is saved"), std::string::npos) << message;
   EXPECT_TRUE(std::filesystem::exists(folder / "run/checkpoints"));
+}
+
+TEST(Trainer, NamesTheParameterThatIsNotFinite) {
+  const TemporaryFolder folder;
+  TrainConfig config = small(folder / "run");
+  const TrainingData data = open_data(config);
+  const auto model = make_model(config, data, {});
+  {
+    at::NoGradGuard no_grad;
+    model->named_parameters()["blocks.1.g.fc1.bias"][3].fill_(NAN);
+  }
+  config.weights = (folder / "nan.safetensors").string();
+  models::save_weights(*model, config.weights);
+  config.mode = "stored";
+  config.initial_std = 0.0;
+  const std::string message = message_of<std::runtime_error>([&] { run(config); });
+  EXPECT_EQ(message.find("step 1: the parameter blocks.1.g.fc1.bias is not finite"), 0u) << message;
 }
 
 TEST(Trainer, GuardsAgainstLosingARun) {
