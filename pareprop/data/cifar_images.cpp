@@ -1,28 +1,34 @@
 #include "pareprop/data/cifar_images.h"
 
 #include <algorithm>
-#include <fstream>
 #include <memory>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "pareprop/data/image_array.h"
-#include "pareprop/io/mapped_file.h"
+#include "pareprop/io/input_file.h"
+#include "pareprop/io/utf8.h"
 
 namespace pareprop::data {
 namespace {
 
 namespace fs = std::filesystem;
 
+// The largest of them has 154 megabytes.
+constexpr std::uint64_t kMaxFile = std::uint64_t{1} << 31;
+
 std::vector<std::string> class_names(Cifar kind, const fs::path& folder) {
   const std::size_t classes = kind == Cifar::ten ? 10 : 100;
-  std::ifstream file(folder / (kind == Cifar::ten ? "batches.meta.txt" : "fine_label_names.txt"));
+  const fs::path path = folder / (kind == Cifar::ten ? "batches.meta.txt" : "fine_label_names.txt");
+  std::error_code error;
+  std::istringstream file(fs::exists(path, error) ? io::read_text_file(path) : "");
   std::vector<std::string> names;
   for (std::string line; std::getline(file, line);) {
     if (!line.empty() && line.back() == '\r') line.pop_back();
-    if (!line.empty()) names.push_back(line);
+    if (!line.empty()) names.push_back(io::printable(line));
   }
   if (names.size() == classes) return names;
   if (kind == Cifar::hundred) return numbered_classes(100);
@@ -43,9 +49,9 @@ std::vector<fs::path> training_files(Cifar kind, const fs::path& folder) {
 ImageArray read(Cifar kind, const std::vector<fs::path>& files) {
   ImageArray images;
   for (const fs::path& path : files) {
-    const io::MappedFile file(path);
+    const auto file = io::read_binary_file(path, {.most_bytes = kMaxFile});
     try {
-      append_cifar(kind, file.bytes(), images);
+      append_cifar(kind, file, images);
     } catch (const std::runtime_error& error) {
       throw std::runtime_error("cannot read '" + path.string() + "': " + error.what());
     }

@@ -8,7 +8,7 @@
 #include "pareprop/data/gzip.h"
 #include "pareprop/data/idx.h"
 #include "pareprop/data/image_array.h"
-#include "pareprop/io/mapped_file.h"
+#include "pareprop/io/input_file.h"
 
 namespace pareprop::data {
 namespace {
@@ -48,10 +48,10 @@ fs::path find_file(const fs::path& folder, const std::string& half, const char* 
 // Calls `read(array)`, and adds the path to what is thrown.
 template <class Read>
 void read_idx(const fs::path& path, std::size_t dimensions, Read&& read) {
-  const io::MappedFile file(path);
+  const auto file = io::read_binary_file(path, {.most_bytes = kMaxUnpacked});
   try {
     std::vector<std::byte> unpacked;
-    std::span<const std::byte> bytes = file.bytes();
+    std::span<const std::byte> bytes = file;
     if (is_gzip(bytes)) bytes = unpacked = gunzip(bytes, kMaxUnpacked);
     const IdxArray array = parse_idx(bytes);
     if (array.sizes.size() != dimensions) {

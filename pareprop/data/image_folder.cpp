@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <iterator>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -10,7 +11,9 @@
 
 #include "pareprop/data/counter_random.h"
 #include "pareprop/data/image_codec.h"
-#include "pareprop/io/mapped_file.h"
+#include "pareprop/data/list_files.h"
+#include "pareprop/io/input_file.h"
+#include "pareprop/io/utf8.h"
 
 namespace pareprop::data {
 namespace {
@@ -22,32 +25,40 @@ struct Entry {
   std::int64_t label;
 };
 
+struct Listing {
+  std::vector<Entry> entries;
+  std::vector<std::string> left_out = {};  // one line each
+};
+
 class FolderImages final : public ImageSource {
  public:
-  FolderImages(fs::path folder, std::vector<Entry> entries, std::vector<std::string> class_names)
-      : folder_(std::move(folder)),
-        entries_(std::move(entries)),
-        class_names_(std::move(class_names)) {}
+  FolderImages(fs::path folder, Listing listing, const std::vector<std::string>& folders)
+      : folder_(std::move(folder)), listing_(std::move(listing)) {
+    for (const std::string& name : folders) class_names_.push_back(io::printable(name));
+  }
 
-  std::int64_t size() const override { return static_cast<std::int64_t>(entries_.size()); }
+  std::int64_t size() const override { return static_cast<std::int64_t>(listing_.entries.size()); }
   std::int64_t label(std::int64_t i) const override { return entry(i).label; }
   std::string name(std::int64_t i) const override { return (folder_ / entry(i).file).string(); }
   const std::vector<std::string>& class_names() const override { return class_names_; }
+  std::vector<std::string> left_out() const override { return listing_.left_out; }
 
   Image load(std::int64_t i, const SmallestSize& smallest) const override {
-    const io::MappedFile file(folder_ / entry(i).file);
+    const auto file = io::read_binary_file(folder_ / entry(i).file, {.most_bytes = kMaxImageBytes});
     try {
-      return decode_image(file.bytes(), smallest);
+      return decode_image(file, smallest);
     } catch (const std::runtime_error& error) {
       throw std::runtime_error("cannot read '" + name(i) + "': " + error.what());
     }
   }
 
  private:
-  const Entry& entry(std::int64_t i) const { return entries_.at(static_cast<std::size_t>(i)); }
+  const Entry& entry(std::int64_t i) const {
+    return listing_.entries.at(static_cast<std::size_t>(i));
+  }
 
   fs::path folder_;
-  std::vector<Entry> entries_;
+  Listing listing_;
   std::vector<std::string> class_names_;
 };
 
@@ -64,33 +75,40 @@ bool is_image(const fs::path& path) {
 std::vector<std::string> sub_folders(const fs::path& folder) {
   std::vector<std::string> names;
   for (const auto& entry : fs::directory_iterator(folder)) {
-    if (entry.is_directory() && !is_hidden(entry)) names.push_back(entry.path().filename());
+    std::error_code not_known;
+    if (entry.is_directory(not_known) && !is_hidden(entry)) {
+      names.push_back(entry.path().filename());
+    }
   }
   std::sort(names.begin(), names.end());
   return names;
 }
 
 // Sorted: the order of a folder's entries is the file system's affair.
-std::vector<Entry> list_images(const fs::path& folder, const std::vector<std::string>& classes) {
-  std::vector<Entry> entries;
+Listing list_images(const fs::path& folder, const std::vector<std::string>& classes) {
+  Listing all;
+  auto& entries = all.entries;
   for (std::size_t label = 0; label < classes.size(); ++label) {
     const auto first = static_cast<std::ptrdiff_t>(entries.size());
     if (!fs::is_directory(folder / classes[label])) continue;
-    for (const auto& entry : fs::recursive_directory_iterator(folder / classes[label])) {
-      if (!is_hidden(entry) && is_image(entry.path()) && !entry.is_directory()) {
-        entries.push_back({entry.path().lexically_relative(folder).generic_string(),
-                           static_cast<std::int64_t>(label)});
-      }
+    FileList found = list_files(folder / classes[label], [](const fs::path& path) {
+      return !is_hidden(path) && is_image(path);
+    });
+    for (const fs::path& file : found.files) {
+      entries.push_back(
+          {file.lexically_relative(folder).generic_string(), static_cast<std::int64_t>(label)});
     }
+    std::move(found.left_out.begin(), found.left_out.end(), std::back_inserter(all.left_out));
     std::sort(entries.begin() + first, entries.end(),
               [](const Entry& a, const Entry& b) { return a.file < b.file; });
   }
   if (entries.empty()) {
     throw std::invalid_argument("'" + folder.string() +
                                 "' has no images: expected .jpg, .jpeg or .png files in one "
-                                "sub-folder for each class");
+                                "sub-folder for each class" +
+                                (all.left_out.empty() ? "" : "; " + all.left_out.front()));
   }
-  return entries;
+  return all;
 }
 
 bool is_held_out(const std::string& name, double share) {
@@ -122,7 +140,8 @@ ImageHalves open_image_folder(const fs::path& folder, double held_out) {
     return two_folders(folder / "train", folder / "val");
   }
   const auto classes = sub_folders(folder);
-  std::vector<Entry> train = list_images(folder, classes);
+  Listing listing = list_images(folder, classes);
+  std::vector<Entry>& train = listing.entries;
   const auto kept = std::stable_partition(train.begin(), train.end(), [&](const Entry& entry) {
     return !is_held_out(entry.file, held_out);
   });
@@ -134,8 +153,9 @@ ImageHalves open_image_folder(const fs::path& folder, double held_out) {
         " images, too few to hold out " + std::to_string(held_out) +
         " of them for testing; add images, or put them into sub-folders train and val");
   }
-  return {std::make_shared<FolderImages>(folder, std::move(train), classes),
-          std::make_shared<FolderImages>(folder, std::move(test), classes)};
+  Listing held{std::move(test), listing.left_out};
+  return {std::make_shared<FolderImages>(folder, std::move(listing), classes),
+          std::make_shared<FolderImages>(folder, std::move(held), classes)};
 }
 
 }  // namespace pareprop::data

@@ -25,7 +25,10 @@ class ImageSource {
   virtual Image load(std::int64_t i, const SmallestSize& smallest = {}) const = 0;
   // What messages call the image: the path of its file, or its number.
   virtual std::string name(std::int64_t i) const = 0;
+  // UTF-8; bytes of names that are not are written as \xNN.
   virtual const std::vector<std::string>& class_names() const = 0;
+  // One line each: folders and the like that could not be read, whose images are not there.
+  virtual std::vector<std::string> left_out() const { return {}; }
 };
 
 struct ImageHalves {

@@ -1,12 +1,15 @@
 #include "pareprop/data/prefetch.h"
 
 #include <ATen/Parallel.h>
+#include <c10/util/Exception.h>
 #include <omp.h>
 
 #include <algorithm>
 #include <chrono>
+#include <new>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 #include <utility>
 
 namespace pareprop::data {
@@ -14,6 +17,21 @@ namespace {
 
 void require(bool holds, const std::string& what) {
   if (!holds) throw std::invalid_argument("prefetching: " + what);
+}
+
+std::runtime_error out_of_memory(std::int64_t number) {
+  return std::runtime_error("out of memory while batch " + std::to_string(number) +
+                            " was made; use a smaller --batch or fewer --workers");
+}
+
+[[noreturn]] void rethrow(const std::exception_ptr& error, std::int64_t number) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::bad_alloc&) {
+    throw out_of_memory(number);
+  } catch (const c10::OutOfMemoryError&) {
+    throw out_of_memory(number);
+  }
 }
 
 }  // namespace
@@ -25,8 +43,9 @@ Prefetcher::Prefetcher(std::shared_ptr<const Batches> batches, const PrefetchOpt
       taken_(options.first),
       begun_(options.first) {
   require(batches_ != nullptr, "there are no batches to make");
-  require(options.workers >= 0,
-          "there are " + std::to_string(options.workers) + " workers; expected 0 (none) or more");
+  require(options.workers >= 0 && options.workers <= kMostWorkers,
+          "there are " + std::to_string(options.workers) + " workers; expected 0 (none) to " +
+              std::to_string(kMostWorkers));
   require(options.ahead >= 1,
           "it is to be " + std::to_string(options.ahead) + " batches ahead; expected 1 or more");
   require(options.first >= 0 && options.first <= options.end,
@@ -34,10 +53,24 @@ Prefetcher::Prefetcher(std::shared_ptr<const Batches> batches, const PrefetchOpt
               std::to_string(options.end) + "; expected 0 <= first <= end");
   // More would have nothing to do.
   const int threads = std::min(options.workers, options.ahead);
-  for (int t = 0; t < threads; ++t) threads_.emplace_back([this] { work(); });
+  threads_.reserve(static_cast<std::size_t>(threads));
+  try {
+    for (int t = 0; t < threads; ++t) threads_.emplace_back([this] { work(); });
+  } catch (const std::system_error& error) {
+    const std::size_t started = threads_.size();
+    end_threads();
+    throw std::runtime_error("only " + std::to_string(started) + " of " + std::to_string(threads) +
+                             " threads that make batches could be started (" +
+                             error.code().message() + "); use fewer: --workers");
+  } catch (...) {
+    end_threads();
+    throw;
+  }
 }
 
-Prefetcher::~Prefetcher() {
+Prefetcher::~Prefetcher() { end_threads(); }
+
+void Prefetcher::end_threads() {
   {
     const std::lock_guard lock(mutex_);
     stop_ = true;
@@ -46,7 +79,18 @@ Prefetcher::~Prefetcher() {
   for (std::thread& thread : threads_) thread.join();
 }
 
+// Nothing may be thrown out of a thread: it would end the process.
 void Prefetcher::work() {
+  try {
+    make_batches();
+  } catch (...) {
+    const std::lock_guard lock(mutex_);
+    failed_ = std::current_exception();
+    ready_.notify_one();
+  }
+}
+
+void Prefetcher::make_batches() {
   // The first call makes torch set this thread's count, which would otherwise undo the second.
   at::get_num_threads();
   omp_set_num_threads(1);
@@ -57,22 +101,26 @@ void Prefetcher::work() {
     if (stop_) return;
     const std::int64_t number = begun_++;
     lock.unlock();
-    Made made;
-    try {
-      made.batch = batches_->make(number);
-    } catch (...) {
-      made.error = std::current_exception();
-    }
+    Made made = make(number);
     lock.lock();
     made_.emplace(number, std::move(made));
     ready_.notify_one();
   }
 }
 
+Prefetcher::Made Prefetcher::make(std::int64_t number) const {
+  try {
+    return {batches_->make(number), nullptr};
+  } catch (...) {
+    return {{}, std::current_exception()};
+  }
+}
+
 Prefetcher::Made Prefetcher::take() {
-  if (threads_.empty()) return {batches_->make(number_ - 1), nullptr};
+  if (threads_.empty()) return make(number_ - 1);
   std::unique_lock lock(mutex_);
-  ready_.wait(lock, [&] { return made_.contains(taken_); });
+  ready_.wait(lock, [&] { return made_.contains(taken_) || failed_ != nullptr; });
+  if (!made_.contains(taken_)) return {{}, failed_};
   Made made = std::move(made_.extract(taken_).mapped());
   ++taken_;
   wanted_.notify_one();
@@ -93,7 +141,7 @@ Batch Prefetcher::next() {
   } const clock{waited_seconds_};
   ++number_;
   Made made = take();
-  if (made.error != nullptr) std::rethrow_exception(made.error);
+  if (made.error != nullptr) rethrow(made.error, number_ - 1);
   return std::move(made.batch);
 }
 

@@ -14,6 +14,8 @@
 
 namespace pareprop::data {
 
+inline constexpr int kMostWorkers = 1024;
+
 struct PrefetchOptions {
   int workers = 2;         // threads that make batches; 0: next() makes them itself
   int ahead = 4;           // batches that are made or ready before they are asked for, at most
@@ -28,7 +30,8 @@ inline int batches_ahead(int workers) { return workers < 2 ? 4 : 2 * workers; }
 // compute with one core each. One caller at a time.
 class Prefetcher {
  public:
-  // Throws std::invalid_argument for options out of range.
+  // Throws std::invalid_argument for options out of range, std::runtime_error when the system does
+  // not give as many threads.
   explicit Prefetcher(std::shared_ptr<const Batches> batches, const PrefetchOptions& options = {});
   // Begins no further batch; waits for those that are just being made.
   ~Prefetcher();
@@ -36,7 +39,7 @@ class Prefetcher {
   Prefetcher& operator=(const Prefetcher&) = delete;
 
   // Throws what making the batch threw, also when a thread did, and then goes on with the one
-  // after it; std::out_of_range after the last.
+  // after it; std::runtime_error when the memory did not suffice; std::out_of_range after the last.
   Batch next();
 
   // Number of the batch that next() will give.
@@ -51,7 +54,10 @@ class Prefetcher {
   };
 
   void work();
+  void make_batches();
+  Made make(std::int64_t number) const;
   Made take();
+  void end_threads();
 
   std::shared_ptr<const Batches> batches_;
   PrefetchOptions options_;
@@ -64,6 +70,7 @@ class Prefetcher {
   std::int64_t taken_;  // what next() took: all below
   std::int64_t begun_;  // what workers began: all below
   std::map<std::int64_t, Made> made_;
+  std::exception_ptr failed_;  // a thread that can make no more
   std::vector<std::thread> threads_;
 };
 

@@ -1,5 +1,6 @@
 #include "pareprop/data/text_data.h"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <stdexcept>
@@ -19,10 +20,10 @@ namespace {
 constexpr std::string_view kShipped = "persuasion";
 constexpr std::string_view kPrefix = "text:";
 
-std::vector<TextFile> files_of(std::string_view spec) {
+TextFiles files_of(std::string_view spec) {
   if (spec == kShipped) {
-    return {
-        checked_text(std::string(kShipped), {pareprop_persuasion_begin, pareprop_persuasion_end})};
+    return {{checked_text(std::string(kShipped),
+                          {pareprop_persuasion_begin, pareprop_persuasion_end})}};
   }
   if (spec.starts_with(kPrefix)) spec.remove_prefix(kPrefix.size());
   if (spec.empty()) {
@@ -46,22 +47,31 @@ std::vector<TokenId> joined(const Tokenizer& tokenizer, std::span<const std::str
 }  // namespace
 
 TextData open_text(std::string_view spec, const TextOptions& options) {
-  const std::vector<TextFile> files = files_of(spec);
+  TextFiles found = files_of(spec);
+  std::vector<std::string_view> texts;
+  for (const TextFile& file : found.files) texts.push_back(file.text);
   std::vector<std::string_view> train;
   std::vector<std::string_view> held_out;
-  for (const TextFile& file : files) {
-    const std::string_view text = file.text;
-    const std::size_t cut = held_out_begin(text);
-    train.push_back(text.substr(0, cut));
-    held_out.push_back(text.substr(cut));
-  }
+  const auto split = [&](std::size_t (*begin_of)(std::string_view)) {
+    train.clear();
+    held_out.clear();
+    for (const std::string_view text : texts) {
+      const std::size_t cut = begin_of(text);
+      train.push_back(text.substr(0, cut));
+      held_out.push_back(text.substr(cut));
+    }
+  };
+  split(held_out_begin);
+  const auto is_empty = [](std::string_view text) { return text.empty(); };
+  if (std::all_of(held_out.begin(), held_out.end(), is_empty)) split(held_out_word);
   Tokenizer tokenizer = options.tokenizer.empty()
                             ? Tokenizer(train_bpe(train, {.vocabulary = options.vocabulary,
                                                           .min_frequency = options.min_frequency}))
                             : load_tokenizer(options.tokenizer);
   std::vector<TokenId> train_tokens = joined(tokenizer, train);
   std::vector<TokenId> held_out_tokens = joined(tokenizer, held_out);
-  return {std::move(tokenizer), std::move(train_tokens), std::move(held_out_tokens)};
+  return {std::move(tokenizer), std::move(train_tokens), std::move(held_out_tokens),
+          std::move(found.left_out)};
 }
 
 double unigram_entropy(std::span<const TokenId> tokens) {

@@ -18,11 +18,13 @@ struct TextOptions {
 };
 
 // A text as tokens: all files joined, </s> between them. The end of each file is held out
-// (held_out_begin), and the tokenizer is trained without it.
+// (held_out_begin; held_out_word where that holds nothing out of any file), and the tokenizer is
+// trained without it.
 struct TextData {
   Tokenizer tokenizer;
   std::vector<TokenId> train;
   std::vector<TokenId> held_out;
+  std::vector<std::string> left_out = {};  // one line each: files that could not be read
 };
 
 // `spec` is "persuasion", Jane Austen's novel, which is part of the library; or the path of a text

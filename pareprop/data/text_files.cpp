@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "pareprop/io/mapped_file.h"
+#include "pareprop/data/list_files.h"
+#include "pareprop/io/input_file.h"
 #include "pareprop/io/utf8.h"
 
 namespace pareprop::data {
@@ -11,30 +12,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::vector<fs::path> text_paths(const fs::path& path) {
-  if (!fs::is_directory(path)) return {path};
-  std::vector<fs::path> paths;
-  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(path)) {
-    if (entry.is_regular_file() && entry.path().extension() == ".txt") {
-      paths.push_back(entry.path());
-    }
-  }
-  if (paths.empty()) {
-    throw std::invalid_argument("text: the folder '" + path.string() +
-                                "' has no file whose name ends in .txt");
-  }
-  // The system lists them in any order.
-  std::sort(paths.begin(), paths.end());
-  return paths;
-}
-
 bool is_blank(std::string_view line) {
   return line.find_first_not_of(" \t\r") == std::string_view::npos;
 }
 
 }  // namespace
 
-TextFile checked_text(std::string name, std::string_view bytes) {
+TextFile checked_text(std::string name, std::string text) {
+  const std::string_view bytes = text;
   if (const std::size_t at = io::first_ill_formed(bytes); at < bytes.size()) {
     const auto line =
         1 + std::count(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(at), '\n');
@@ -43,23 +28,40 @@ TextFile checked_text(std::string name, std::string_view bytes) {
                                 " of the file; convert it, for example with iconv");
   }
   constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
-  if (bytes.starts_with(kByteOrderMark)) bytes.remove_prefix(kByteOrderMark.size());
-  return {std::move(name), std::string(bytes)};
+  if (bytes.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
+  return {std::move(name), std::move(text)};
 }
 
-std::vector<TextFile> read_text_files(const fs::path& path) {
-  std::vector<TextFile> files;
-  bool is_empty = true;
-  for (const fs::path& file : text_paths(path)) {
-    const io::MappedFile mapped(file);
-    files.push_back(checked_text(
-        file.string(), {reinterpret_cast<char*>(mapped.bytes().data()), mapped.bytes().size()}));
-    is_empty = is_empty && files.back().text.empty();
+TextFiles read_text_files(const fs::path& path) {
+  const auto read = [](const fs::path& file) {
+    return checked_text(file.string(), io::read_text_file(file, {.most_bytes = io::kAnySize}));
+  };
+  TextFiles all;
+  if (!fs::is_directory(path)) {
+    all.files.push_back(read(path));
+  } else {
+    FileList found =
+        list_files(path, [](const fs::path& file) { return file.extension() == ".txt"; });
+    all.left_out = std::move(found.left_out);
+    for (const fs::path& file : found.files) {
+      try {
+        all.files.push_back(read(file));
+      } catch (const std::runtime_error& error) {
+        all.left_out.emplace_back(error.what());
+      }
+    }
+    if (all.files.empty()) {
+      throw std::invalid_argument(
+          "text: the folder '" + path.string() +
+          (all.left_out.empty() ? "' has no file whose name ends in .txt"
+                                : "' has no text that can be read: " + all.left_out.front()));
+    }
   }
-  if (is_empty) {
+  if (std::all_of(all.files.begin(), all.files.end(),
+                  [](const TextFile& file) { return file.text.empty(); })) {
     throw std::invalid_argument("text: '" + path.string() + "' is empty; expected text in UTF-8");
   }
-  return files;
+  return all;
 }
 
 std::size_t held_out_begin(std::string_view text) {
@@ -78,6 +80,16 @@ std::size_t held_out_begin(std::string_view text) {
     at = end + 1;
   }
   return line_start;
+}
+
+std::size_t held_out_word(std::string_view text) {
+  std::size_t at = text.size() - text.size() / 20;
+  const auto is_inside_character = [&] {
+    return at < text.size() && (static_cast<unsigned char>(text[at]) & 0xc0) == 0x80;
+  };
+  while (is_inside_character()) ++at;
+  const std::size_t space = text.find(' ', at);
+  return space == std::string_view::npos ? at : space;
 }
 
 }  // namespace pareprop::data

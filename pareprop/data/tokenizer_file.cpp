@@ -6,7 +6,7 @@
 
 #include "pareprop/data/tokenizer_json.h"
 #include "pareprop/io/atomic_file.h"
-#include "pareprop/io/mapped_file.h"
+#include "pareprop/io/input_file.h"
 
 namespace pareprop::data {
 namespace {
@@ -14,23 +14,24 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kTokenizer = "tokenizer.json";
+constexpr const char* kConfig = "tokenizer_config.json";
 constexpr const char* kVocab = "vocab.json";
 constexpr const char* kMerges = "merges.txt";
 
-std::string_view text_of(const io::MappedFile& file) {
-  return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
+// The largest vocabularies have some hundred thousand tokens.
+std::string text_of(const fs::path& path) {
+  constexpr std::uint64_t kMaxFile = std::uint64_t{256} << 20;
+  return io::read_text_file(path, {.most_bytes = kMaxFile});
 }
 
 BpeTables read_tables(const fs::path& path) {
-  if (!fs::is_directory(path)) return parse_tokenizer_json(text_of(io::MappedFile(path)));
+  if (!fs::is_directory(path)) return parse_tokenizer_json(text_of(path));
   if (fs::exists(path / kTokenizer)) return read_tables(path / kTokenizer);
   if (!fs::exists(path / kVocab) || !fs::exists(path / kMerges)) {
     throw std::invalid_argument(
         "the folder has none; expected tokenizer.json, or vocab.json and merges.txt");
   }
-  const io::MappedFile vocab(path / kVocab);
-  const io::MappedFile merges(path / kMerges);
-  return parse_vocabulary(text_of(vocab), text_of(merges));
+  return parse_vocabulary(text_of(path / kVocab), text_of(path / kMerges));
 }
 
 }  // namespace
@@ -48,6 +49,7 @@ void save_tokenizer(const Tokenizer& tokenizer, const fs::path& folder) {
   fs::create_directories(folder);
   io::write_file(folder / kVocab, format_vocab_json(tokenizer.tables()));
   io::write_file(folder / kMerges, format_merges_txt(tokenizer.tables()));
+  io::write_file(folder / kConfig, format_tokenizer_config_json());
   io::write_file(folder / kTokenizer, format_tokenizer_json(tokenizer.tables()));
 }
 

@@ -12,9 +12,9 @@ namespace pareprop::data {
 // cannot be read.
 Tokenizer load_tokenizer(const std::filesystem::path& path);
 
-// Writes tokenizer.json, vocab.json and merges.txt into a folder, which is made where it is
-// missing: Hugging Face's tokenizers and transformers load them. Each file is whole or not there.
-// Errors as AtomicFile's.
+// Writes tokenizer.json, tokenizer_config.json, vocab.json and merges.txt into a folder, which is
+// made where it is missing: Hugging Face's tokenizers and transformers (AutoTokenizer) load them.
+// Each file is whole or not there. Errors as AtomicFile's.
 void save_tokenizer(const Tokenizer& tokenizer, const std::filesystem::path& folder);
 
 }  // namespace pareprop::data

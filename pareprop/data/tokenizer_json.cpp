@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "pareprop/io/json.h"
 #include "pareprop/io/utf8.h"
 
 namespace pareprop::data {
@@ -29,14 +30,7 @@ std::string shown(const json& value) {
 }
 
 json parse_object(std::string_view text, const std::string& file) {
-  json value;
-  try {
-    value = json::parse(text.begin(), text.end());
-  } catch (const json::parse_error& error) {
-    fail(file + " is not valid JSON, from byte " + std::to_string(error.byte) + " on");
-  } catch (const json::out_of_range&) {
-    fail(file + " has a number that is too large");
-  }
+  json value = io::parse_json(text, file);
   if (!value.is_object()) fail(file + " is not a JSON object");
   return value;
 }
@@ -181,7 +175,8 @@ std::string format_tokenizer_json(const BpeTables& tables) {
     added.push_back({{"id", id_of(token)},
                      {"content", token},
                      {"single_word", false},
-                     {"lstrip", false},
+                     // A masked word has the space before it, and so has its mask.
+                     {"lstrip", token == "<mask>"},
                      {"rstrip", false},
                      {"normalized", false},
                      {"special", true}});
@@ -240,6 +235,19 @@ BpeTables parse_vocabulary(std::string_view vocab_json, std::string_view merges_
     tables.merges.push_back(split_merge(line, "line " + std::to_string(number) + " of merges.txt"));
   }
   return tables;
+}
+
+std::string format_tokenizer_config_json() {
+  const ordered_json file = {{"tokenizer_class", "RobertaTokenizer"},
+                             {"add_prefix_space", false},
+                             {"bos_token", "<s>"},
+                             {"cls_token", "<s>"},
+                             {"eos_token", "</s>"},
+                             {"sep_token", "</s>"},
+                             {"unk_token", "<unk>"},
+                             {"pad_token", "<pad>"},
+                             {"mask_token", "<mask>"}};
+  return file.dump(2) + "\n";
 }
 
 std::string format_vocab_json(const BpeTables& tables) { return vocab_of(tables).dump(); }

@@ -16,6 +16,8 @@ namespace pareprop::data {
 BpeTables parse_tokenizer_json(std::string_view text);
 // With RoBERTa's post-processor: tokenizers puts <s> and </s> around what it encodes.
 std::string format_tokenizer_json(const BpeTables& tables);
+// tokenizer_config.json beside it, by which transformers' AutoTokenizer knows what it is.
+std::string format_tokenizer_config_json();
 
 // The older vocab.json and merges.txt. Those of kSpecialTokens that are there are special.
 BpeTables parse_vocabulary(std::string_view vocab_json, std::string_view merges_txt);

@@ -117,10 +117,14 @@ void AtomicFile::commit() {
   check_open();
   // Pipes and most devices have nothing to sync, which they report as EINVAL.
   if (fsync(file_.get()) != 0 && errno != EINVAL && errno != EROFS) fail("writing failed");
-  if (file_.close() != 0) fail("writing failed");
-  if (temporary_.empty()) return;
+  if (temporary_.empty()) {
+    if (file_.close() != 0) fail("writing failed");
+    return;
+  }
+  // Closing it would unlock it: others would take it for a leftover.
   if (rename(temporary_.c_str(), path_.c_str()) != 0) fail("the written file could not be renamed");
   temporary_.clear();
+  file_.close();  // synced already
   sync_folder();
 }
 

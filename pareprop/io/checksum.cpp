@@ -1,15 +1,11 @@
 #include "pareprop/io/checksum.h"
 
-#include <fcntl.h>
-
 #include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <cstring>
-#include <system_error>
 #include <vector>
 
-#include "pareprop/io/file_descriptor.h"
+#include "pareprop/io/input_file.h"
 
 namespace pareprop::io {
 namespace {
@@ -98,20 +94,17 @@ std::string hex(std::uint64_t checksum) {
 }
 
 std::uint64_t file_checksum(const std::filesystem::path& path) {
-  const auto fail = [&]() {
-    throw std::system_error(errno, std::generic_category(), "cannot read '" + path.string() + "'");
-  };
-  const FileDescriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (!file) fail();
+  const InputFile file(path);
   std::vector<std::byte> buffer(std::size_t{1} << 20);
   Checksum sum;
-  while (true) {
-    const ssize_t got = read(file.get(), buffer.data(), buffer.size());
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) fail();
-    if (got == 0) return sum.value();
-    sum.update(std::span(buffer).first(static_cast<std::size_t>(got)));
+  for (std::uint64_t at = 0; at < file.size();) {
+    const auto piece = std::span(buffer).first(
+        static_cast<std::size_t>(std::min<std::uint64_t>(buffer.size(), file.size() - at)));
+    file.read(at, piece);
+    sum.update(piece);
+    at += piece.size();
   }
+  return sum.value();
 }
 
 }  // namespace pareprop::io

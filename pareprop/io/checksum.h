@@ -33,8 +33,7 @@ class Checksum {
 // 16 hexadecimal digits.
 std::string hex(std::uint64_t checksum);
 
-// Reads the file once, without mapping it: a disk that cannot read a part is an error and no
-// signal. Throws std::system_error.
+// Reads the file once. Throws what InputFile throws.
 std::uint64_t file_checksum(const std::filesystem::path& path);
 
 }  // namespace pareprop::io

@@ -10,7 +10,7 @@
 #include <system_error>
 
 #include "pareprop/io/event_record.h"
-#include "pareprop/io/mapped_file.h"
+#include "pareprop/io/input_file.h"
 #include "pareprop/io/utf8.h"
 
 namespace pareprop::io {
@@ -81,10 +81,10 @@ void EventFile::open() {
   std::size_t size = 0;
   std::size_t whole = 0;
   {
-    const MappedFile old(path_);
-    size = old.bytes().size();
-    whole = whole_records(old.bytes());
-    if (!is_ours({reinterpret_cast<const char*>(old.bytes().data()), size}, whole)) {
+    const std::vector<std::byte> old = read_binary_file(path_, {.most_bytes = kAnySize});
+    size = old.size();
+    whole = whole_records(old);
+    if (!is_ours({reinterpret_cast<const char*>(old.data()), size}, whole)) {
       throw std::runtime_error("cannot append to '" + path_.string() +
                                "': it is not a TensorBoard event file; move it away");
     }

@@ -7,6 +7,9 @@
 #include <set>
 #include <stdexcept>
 
+#include "pareprop/io/misfits.h"
+#include "pareprop/io/utf8.h"
+
 namespace pareprop::models {
 namespace {
 
@@ -37,31 +40,31 @@ Shape share(const at::Tensor& whole, const NamedParts& named) {
   return shape;
 }
 
-// What would make the network fit the file, where only a number of classes or tokens differs.
-std::string advice(const std::string& parameter, const Shape& found, const Shape& expected) {
+// What differs, where it is only the number of classes or tokens.
+std::string explanation(const std::string& parameter, const Shape& found, const Shape& expected) {
   if (found.size() != expected.size() || found.empty() ||
       !std::equal(found.begin() + 1, found.end(), expected.begin() + 1)) {
     return "";
   }
-  const std::string rows = std::to_string(found[0]);
-  if (parameter.rfind("head.", 0) == 0) {
-    return "; the file is of a network with " + rows + " classes";
-  }
-  if (parameter == "embeddings.word" || parameter == "head_bias") {
-    return "; the file is of a network with a vocabulary of " + rows;
-  }
+  const auto numbers = [&](const std::string& things) {
+    return ": the file is of a network with " + std::to_string(found[0]) + " " + things +
+           ", this one has " + std::to_string(expected[0]);
+  };
+  if (parameter.rfind("head.", 0) == 0) return numbers("classes");
+  if (parameter == "embeddings.word" || parameter == "head_bias") return numbers("tokens");
   return "";
 }
 
-// Reads one file for one model; collects what does not fit.
+// Looks through one file for one model; collects what does not fit. Nothing but the header is read,
+// where no copies have to be compared.
 class Reader {
  public:
   Reader(const io::SafetensorsFile& file, const NameMap& names) : file_(file), names_(names) {}
 
-  // The tensors of the parameter; without those that do not fit.
-  std::vector<at::Tensor> parts(const NamedParts& named, const at::Tensor& parameter) {
+  // The names of the tensors of the parameter; without those that do not fit.
+  std::vector<std::string> parts(const NamedParts& named, const at::Tensor& parameter) {
     const Shape expected = share(parameter, named);
-    std::vector<at::Tensor> found;
+    std::vector<std::string> found;
     for (const auto& alternatives : named.parts) {
       const std::string* name = find(alternatives);
       if (name == nullptr) {
@@ -71,22 +74,24 @@ class Reader {
       used_.insert(*name);
       const io::SafetensorsEntry& entry = file_.entry(*name);
       if (!is_floating(entry.dtype)) {
-        fault(*name + " is " + std::string(io::name(entry.dtype)) +
-              ", expected floating-point numbers");
+        different(*name + " is " + std::string(io::name(entry.dtype)) +
+                  ", expected floating-point numbers");
       } else if (entry.shape != expected) {
-        fault(*name + " is " + text(entry.shape) + ", expected " + text(expected) +
-              advice(named.parameter, entry.shape, expected));
+        different(*name + " is " + text(entry.shape) + ", expected " + text(expected) +
+                  explanation(named.parameter, entry.shape, expected));
       } else {
-        found.push_back(file_.tensor(*name));
+        found.push_back(*name);
       }
     }
     return found;
   }
 
-  void check_copy(const std::string& name, const at::Tensor& whole) {
+  // `parts`: all that the parameter is made of; empty where one does not fit.
+  void check_copy(const std::string& name, const std::vector<std::string>& parts) {
     if (!file_.contains(name) || !used_.insert(name).second) return;
-    if (whole.defined() && !is_equal(name, whole)) {
-      fault(name + " is not equal to the weights that it shares in this network");
+    if (!parts.empty() && !is_equal(name, parts)) {
+      different(io::printable(name) +
+                " is not equal to the weights that it shares in this network");
     }
   }
 
@@ -96,18 +101,18 @@ class Reader {
           used_.count(entry.name) > 0 ||
           std::any_of(names_.ignored.begin(), names_.ignored.end(),
                       [&](const std::string& p) { return matches(entry.name, p); });
-      if (!allowed) fault(entry.name + " is not expected");
+      if (!allowed) {
+        misfits_.add(io::Misfits::Kind::not_expected,
+                     io::printable(entry.name) + " is not expected");
+      }
     }
   }
 
   void finish() const {
-    if (faults_.empty()) return;
-    std::string message = file_.path().string() + " does not fit the network, which is unchanged:";
-    for (const std::string& fault : faults_) message += "\n  " + fault;
-    throw std::invalid_argument(message);
+    if (misfits_.empty()) return;
+    throw std::invalid_argument(file_.path().string() +
+                                " does not fit the network, which is unchanged" + misfits_.text());
   }
-
-  void fault(std::string what) { faults_.push_back(std::move(what)); }
 
  private:
   const std::string* find(const std::vector<std::string>& alternatives) const {
@@ -120,19 +125,24 @@ class Reader {
   void missing(const std::vector<std::string>& alternatives, const std::string& parameter) {
     std::string all;
     for (const std::string& name : alternatives) all += (all.empty() ? "" : " or ") + name;
-    fault(all + " is missing" + (all == parameter ? "" : ", for " + parameter));
+    misfits_.add(io::Misfits::Kind::missing,
+                 all + " is missing" + (all == parameter ? "" : ", for " + parameter));
   }
 
-  bool is_equal(const std::string& name, const at::Tensor& whole) const {
+  void different(std::string what) { misfits_.add(io::Misfits::Kind::different, std::move(what)); }
+
+  bool is_equal(const std::string& name, const std::vector<std::string>& parts) const {
     if (!is_floating(file_.entry(name).dtype)) return false;
-    const at::Tensor copy = file_.tensor(name);
+    std::vector<at::Tensor> tensors;
+    for (const std::string& part : parts) tensors.push_back(file_.tensor(part));
+    const at::Tensor copy = file_.tensor(name), whole = at::cat(tensors, 0);
     return copy.sizes() == whole.sizes() && copy.to(whole.scalar_type()).equal(whole);
   }
 
   const io::SafetensorsFile& file_;
   const NameMap& names_;
   std::set<std::string> used_;
-  std::vector<std::string> faults_;
+  io::Misfits misfits_;
 };
 
 const NamedParts* find(const NameMap& names, const std::string& parameter) {
@@ -168,9 +178,9 @@ void load_weights(Model& model, const io::SafetensorsFile& file, const NameMap& 
   if (model.weight_options().device().is_meta()) {
     throw std::invalid_argument("a network on the meta device has no weights to load into");
   }
+  file.verify_seal();
   Reader reader(file, names);
-  // Still the mapped file: no memory is taken until everything is known to fit.
-  std::vector<std::pair<at::Tensor, std::vector<at::Tensor>>> found;
+  std::vector<std::pair<at::Tensor, std::vector<std::string>>> found;
   const io::NamedTensors parameters = parameters_of(model);
   for (const auto& [name, parameter] : parameters) {
     const NamedParts* named = find(names, name);
@@ -182,7 +192,7 @@ void load_weights(Model& model, const io::SafetensorsFile& file, const NameMap& 
       if (parameters[i].first != of) continue;
       const auto& parts = found[i].second;
       const bool whole = parts.size() == find(names, of)->parts.size();
-      reader.check_copy(copy, whole ? at::cat(parts, 0) : at::Tensor());
+      reader.check_copy(copy, whole ? parts : std::vector<std::string>());
     }
   }
   reader.check_rest();
@@ -191,7 +201,7 @@ void load_weights(Model& model, const io::SafetensorsFile& file, const NameMap& 
   for (auto& [parameter, parts] : found) {
     const at::Tensor flat = parameter.view({static_cast<std::int64_t>(parts.size()), -1});
     for (std::size_t i = 0; i < parts.size(); ++i) {
-      flat.select(0, static_cast<std::int64_t>(i)).copy_(parts[i].reshape({-1}));
+      file.read_into(parts[i], flat.select(0, static_cast<std::int64_t>(i)));
     }
   }
 }
@@ -216,7 +226,7 @@ io::NamedTensors under_names(const io::NamedTensors& ours, const NameMap& names)
 void save_weights(const Model& model, const std::filesystem::path& path, const NameMap& names,
                   io::SafetensorsMetadata metadata) {
   metadata.insert(names.metadata.begin(), names.metadata.end());
-  io::write_safetensors(path, under_names(parameters_of(model), names), metadata);
+  io::write_sealed_safetensors(path, under_names(parameters_of(model), names), metadata);
 }
 
 void save_weights(const Model& model, const std::filesystem::path& path) {

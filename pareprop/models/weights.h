@@ -37,9 +37,10 @@ NameMap own_names(const Model& model, const std::string& prefix = "");
 // Gives every parameter of the model the values in the file, converted from whatever floating-point
 // type is there to its own, on its own device. Gradients are left alone.
 //
-// Throws std::invalid_argument that lists everything that does not fit: tensors that are missing,
-// not expected, of another shape, of integers, or not the copy that they should be. Nothing is
-// changed then.
+// Throws std::runtime_error when the file does not match its seal (io::SafetensorsFile), and
+// std::invalid_argument that says what does not fit: tensors that are missing, not expected, of
+// another shape, of integers, or not the copy that they should be. Nothing is changed then. Only a
+// file that cannot be read to its end (std::runtime_error) leaves a network of old and new weights.
 void load_weights(Model& model, const io::SafetensorsFile& file, const NameMap& names);
 void load_weights(Model& model, const io::SafetensorsFile& file);  // under their own names
 
@@ -47,8 +48,9 @@ void load_weights(Model& model, const io::SafetensorsFile& file);  // under thei
 // named as the map says. Throws std::invalid_argument for a name that the map does not have.
 io::NamedTensors under_names(const io::NamedTensors& ours, const NameMap& names);
 
-// Writes what load_weights() with the same map reads, in the model's dtype. `metadata` is added to
-// that of the map. Throws what io::write_safetensors does.
+// Writes what load_weights() with the same map reads, in the model's dtype, sealed
+// (io::write_sealed_safetensors). `metadata` is added to that of the map. Throws what
+// io::write_safetensors does.
 void save_weights(const Model& model, const std::filesystem::path& path, const NameMap& names,
                   io::SafetensorsMetadata metadata = {});
 void save_weights(const Model& model, const std::filesystem::path& path);  // under their own names

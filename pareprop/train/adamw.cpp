@@ -98,7 +98,7 @@ io::NamedTensors AdamW::state() const {
   return all;
 }
 
-void AdamW::load_state(const io::NamedTensors& state) {
+void AdamW::load_state(const io::SafetensorsFile& state) {
   copy_named(state, this->state(), "the optimizer's state");
 }
 

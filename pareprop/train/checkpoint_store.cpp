@@ -210,7 +210,7 @@ StoredCheckpoint open_checkpoint(const fs::path& folder) {
   std::string fault;
   try {
     fault = verify(folder, manifest);
-  } catch (const std::system_error& error) {
+  } catch (const std::runtime_error& error) {
     fault = error.what();
   }
   if (!fault.empty()) throw std::runtime_error(what + fault);
@@ -233,10 +233,10 @@ CheckpointSearch newest_whole(const fs::path& folder) {
 void load(const StoredCheckpoint& checkpoint, const Trained& trained) {
   const auto file = [&](const char* name) { return io::SafetensorsFile(checkpoint.folder / name); };
   models::load_weights(trained.model, file(kWeights));
-  trained.optimizer.load_state(tensors_of(file(kOptimizer)));
+  trained.optimizer.load_state(file(kOptimizer));
   if (trained.average == nullptr) return;
   if (fs::exists(checkpoint.folder / kAverage)) {
-    trained.average->load_state(tensors_of(file(kAverage)));
+    trained.average->load_state(file(kAverage));
   } else {
     trained.average->restart();
   }

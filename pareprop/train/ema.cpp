@@ -61,7 +61,7 @@ io::NamedTensors Ema::state() const {
   return all;
 }
 
-void Ema::load_state(const io::NamedTensors& state) {
+void Ema::load_state(const io::SafetensorsFile& state) {
   copy_named(state, this->state(), "the average of weights");
 }
 

@@ -27,9 +27,8 @@ class Ema {
 
   // "average.NAME" of every parameter and "updates": the state itself, not a copy.
   io::NamedTensors state() const;
-  // What state() gave. Throws std::invalid_argument when it is not of these parameters; nothing is
-  // changed then.
-  void load_state(const io::NamedTensors& state);
+  // A file of what state() gave. Throws what copy_named() throws.
+  void load_state(const io::SafetensorsFile& state);
 
  private:
   io::NamedTensors parameters_;

@@ -2,17 +2,19 @@
 
 #include <ATen/core/grad_mode.h>
 
-#include <map>
 #include <set>
 #include <sstream>
 #include <stdexcept>
 
+#include "pareprop/io/misfits.h"
+#include "pareprop/io/utf8.h"
+
 namespace pareprop::train {
 namespace {
 
-std::string kind(const at::Tensor& tensor) {
+std::string kind(at::ScalarType type, at::IntArrayRef sizes) {
   std::ostringstream text;
-  text << at::toString(tensor.scalar_type()) << " " << tensor.sizes();
+  text << at::toString(type) << " " << sizes;
   return text.str();
 }
 
@@ -29,36 +31,34 @@ io::NamedTensors trained_parameters(const torch::nn::Module& module) {
   return all;
 }
 
-io::NamedTensors tensors_of(const io::SafetensorsFile& file) {
-  io::NamedTensors all;
-  for (const std::string& name : file.names()) all.emplace_back(name, file.tensor(name));
-  return all;
-}
-
-void copy_named(const io::NamedTensors& from, const io::NamedTensors& into,
+void copy_named(const io::SafetensorsFile& from, const io::NamedTensors& into,
                 const std::string& what) {
-  std::map<std::string, at::Tensor> given(from.begin(), from.end());
-  std::vector<at::Tensor> found;
-  std::string faults;
+  from.verify_seal();
+  std::set<std::string> given;
+  for (const std::string& name : from.names()) given.insert(name);
+  io::Misfits misfits;
   for (const auto& [name, tensor] : into) {
-    const auto entry = given.find(name);
-    if (entry == given.end()) {
-      faults += "\n  " + name + " is missing";
+    if (given.erase(name) == 0) {
+      misfits.add(io::Misfits::Kind::missing, name + " is missing");
       continue;
     }
-    const at::Tensor& value = entry->second;
-    if (value.sizes() != tensor.sizes() || value.scalar_type() != tensor.scalar_type()) {
-      faults += "\n  " + name + " is " + kind(value) + ", expected " + kind(tensor);
+    const io::SafetensorsEntry& entry = from.entry(name);
+    const at::ScalarType type = io::torch_type(entry.dtype);
+    if (tensor.sizes() != entry.shape || tensor.scalar_type() != type) {
+      misfits.add(io::Misfits::Kind::different, name + " is " + kind(type, entry.shape) +
+                                                    ", expected " +
+                                                    kind(tensor.scalar_type(), tensor.sizes()));
     }
-    found.push_back(value);
-    given.erase(entry);
   }
-  for (const auto& [name, tensor] : given) faults += "\n  " + name + " is not expected";
-  if (!faults.empty()) {
-    throw std::invalid_argument(what + " does not fit this network and was not loaded:" + faults);
+  for (const std::string& name : given) {
+    misfits.add(io::Misfits::Kind::not_expected, io::printable(name) + " is not expected");
+  }
+  if (!misfits.empty()) {
+    throw std::invalid_argument(what + " does not fit this network and was not loaded" +
+                                misfits.text());
   }
   at::NoGradGuard no_grad;
-  for (std::size_t i = 0; i < into.size(); ++i) into[i].second.copy_(found[i]);
+  for (const auto& [name, tensor] : into) from.read_into(name, tensor);
 }
 
 }  // namespace pareprop::train

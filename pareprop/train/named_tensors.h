@@ -11,14 +11,13 @@ namespace pareprop::train {
 // The parameters that require gradient, in the order of the network, each once.
 io::NamedTensors trained_parameters(const torch::nn::Module& module);
 
-// Everything that a file holds, mapped: no memory is taken until a tensor is read.
-io::NamedTensors tensors_of(const io::SafetensorsFile& file);
-
-// Gives each tensor of `into` the values of the one with its name in `from`.
+// Gives each tensor of `into` the values of the one with its name in the file, without a copy of
+// them beside it. A sealed file is verified first.
 //
-// Throws std::invalid_argument that lists what is missing, not expected, or of another shape or
-// dtype; `what` ("the optimizer's state") begins the message. Nothing is changed then.
-void copy_named(const io::NamedTensors& from, const io::NamedTensors& into,
+// Throws std::invalid_argument that says what is missing, not expected, or of another shape or
+// dtype; `what` ("the optimizer's state") begins the message. Nothing is changed then. Throws
+// std::runtime_error when the file is damaged or cannot be read.
+void copy_named(const io::SafetensorsFile& from, const io::NamedTensors& into,
                 const std::string& what);
 
 }  // namespace pareprop::train

@@ -11,14 +11,13 @@
 #include <stdexcept>
 
 #include "pareprop/data/image_codec.h"
+#include "pareprop/data/masked_text.h"
 #include "pareprop/data/token_masking.h"
-#include "pareprop/io/mapped_file.h"
+#include "pareprop/io/input_file.h"
 #include "pareprop/models/image_model.h"
 
 namespace pareprop::train {
 namespace {
-
-constexpr std::string_view kMask = "<mask>";
 
 // For each row of the scores.
 template <typename Name>
@@ -38,24 +37,10 @@ std::vector<std::vector<Guess>> best(const at::Tensor& scores, int top, Name nam
 
 data::Image read_image(const std::filesystem::path& file) {
   try {
-    const io::MappedFile bytes(file);
-    return data::decode_image(bytes.bytes());
+    return data::decode_image(io::read_binary_file(file, {.most_bytes = data::kMaxImageBytes}));
   } catch (const std::exception& error) {
     throw std::runtime_error(file.string() + ": " + error.what());
   }
-}
-
-std::vector<std::int64_t> masked_ids(const data::Tokenizer& tokenizer, std::string_view text) {
-  std::vector<std::int64_t> ids{tokenizer.start()};
-  while (true) {
-    const std::size_t mask = text.find(kMask);
-    for (const auto id : tokenizer.encode(text.substr(0, mask))) ids.push_back(id);
-    if (mask == std::string_view::npos) break;
-    ids.push_back(tokenizer.mask());
-    text.remove_prefix(mask + kMask.size());
-  }
-  ids.push_back(tokenizer.end());
-  return ids;
 }
 
 }  // namespace
@@ -88,10 +73,10 @@ std::vector<std::vector<Guess>> predict_masks(const TrainedRun& run, std::string
   if (!run.tokenizer) {
     throw std::invalid_argument("the run is of images: expected the path of an image");
   }
-  if (text.find(kMask) == std::string_view::npos) {
+  if (text.find(data::kMaskText) == std::string_view::npos) {
     throw std::invalid_argument("expected a text with <mask> where a word is to be guessed");
   }
-  const std::vector<std::int64_t> ids = masked_ids(*run.tokenizer, text);
+  const std::vector<std::int64_t> ids = data::encode_masked(*run.tokenizer, text);
   if (static_cast<std::int64_t>(ids.size()) > run.model->tokens()) {
     throw std::invalid_argument("the text has " + std::to_string(ids.size()) +
                                 " tokens, the network takes " +

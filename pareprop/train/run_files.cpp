@@ -73,7 +73,7 @@ std::string load_newest_checkpoint(const fs::path& run, const TrainConfig& confi
   models::load_weights(model, io::SafetensorsFile(folder / "weights.safetensors"));
   if (const fs::path averages = folder / "ema.safetensors"; fs::exists(averages)) {
     Ema average(trained_parameters(model), config.ema);
-    average.load_state(tensors_of(io::SafetensorsFile(averages)));
+    average.load_state(io::SafetensorsFile(averages));
     average.swap();
   }
   return origin_text("last", WeightsOf{.step = search.newest->state.step}, folder);

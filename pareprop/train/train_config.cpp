@@ -8,9 +8,11 @@
 #include <stdexcept>
 #include <type_traits>
 
+#include "pareprop/data/prefetch.h"
 #include "pareprop/graph/nearest.h"
 #include "pareprop/graph/policy.h"
 #include "pareprop/io/json.h"
+#include "pareprop/io/utf8.h"
 #include "pareprop/ops/precision.h"
 #include "pareprop/train/config_fields.h"
 #include "pareprop/train/field_error.h"
@@ -197,7 +199,6 @@ constexpr std::int64_t kMostSamples = std::int64_t{1} << 20;
 constexpr std::int64_t kMostSteps = 1'000'000'000'000;
 constexpr double kMostEpochs = 1e6;
 constexpr double kLongest = 1e9;  // minutes or seconds
-constexpr int kMostThreads = 1024;
 
 void check_optimizer(const TrainConfig& c) {
   expect_field(c.learning_rate > 0.0, "learning_rate",
@@ -240,7 +241,7 @@ void check_data(const TrainConfig& c) {
   share("mix_probability", c.mix_probability, true);
   share("erase", c.erase, true);
   share("label_smoothing", c.label_smoothing);
-  between("workers", 0, kMostThreads, c.workers);
+  between("workers", 0, data::kMostWorkers, c.workers);
 }
 
 }  // namespace

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 #include <stdexcept>
 
 #include "pareprop/data/text_batches.h"
+#include "pareprop/io/safetensors.h"
 #include "pareprop/models/image_model.h"
 #include "pareprop/models/registry.h"
 #include "pareprop/models/roberta.h"
@@ -58,12 +60,44 @@ data::ImageAugment augment_of(const TrainConfig& config, const data::ImageData& 
   return augment;
 }
 
+// False: the weights were trained with the network's own number of channels, as most that come from
+// elsewhere; images are made to have as many.
+bool weights_fit_channels(const TrainConfig& config, std::int64_t channels) {
+  if (config.weights.empty()) return true;
+  try {
+    const io::SafetensorsFile file(config.weights);
+    models::Overrides change = overrides_of(config);
+    change.channels = channels;
+    const auto model = models::make_model(config.model, change, {.device = at::kMeta});
+    for (const auto& parameter : model->named_parameters()) {
+      if (!parameter.key().starts_with("patch_embed.")) continue;
+      if (!file.contains(parameter.key()) ||
+          parameter.value().sizes() != file.entry(parameter.key()).shape) {
+        return false;
+      }
+    }
+    return true;
+  } catch (const std::exception&) {
+    return false;  // who loads them says what is wrong
+  }
+}
+
+void check_suits(const TrainConfig& config, bool images) {
+  const auto model = models::make_model(config.model, {}, {.device = at::kMeta});
+  const bool takes_images = dynamic_cast<const models::ImageModel*>(model.get()) != nullptr;
+  if (takes_images == images) return;
+  throw std::invalid_argument(
+      "the model " + config.model + " is for " + (takes_images ? "images" : "text") +
+      ", and the data '" + config.data + "' is " + (images ? "images" : "text") +
+      ": choose a model for it, for example --model " + (images ? "vit_small" : "roberta_base") +
+      ", or other data, for example --data " + (images ? "persuasion" : "digits"));
+}
+
 std::shared_ptr<models::Model> image_model(const TrainConfig& config, const data::ImageData& images,
                                            const models::WeightOptions& weights) {
   models::Overrides change = overrides_of(config);
   change.classes = static_cast<std::int64_t>(images.train->class_names().size());
-  // Weights from elsewhere were trained with the network's own number of channels.
-  if (config.weights.empty()) change.channels = images.channels;
+  if (weights_fit_channels(config, images.channels)) change.channels = images.channels;
   const bool square = images.size.height == images.size.width && images.size.height > 0;
   if (!change.image_size && square) {
     change.image_size = images.size.height;
@@ -82,6 +116,18 @@ std::vector<std::string> TrainingData::class_names() const {
   return images ? images->train->class_names() : std::vector<std::string>();
 }
 
+std::vector<std::string> TrainingData::left_out() const {
+  // The halves of one folder have left out the same.
+  std::set<std::string> lines;
+  const auto add = [&](const std::vector<std::string>& more) {
+    lines.insert(more.begin(), more.end());
+  };
+  if (text) add(text->left_out);
+  if (images) add(images->train->left_out());
+  if (images) add(images->test->left_out());
+  return {lines.begin(), lines.end()};
+}
+
 TrainingData open_data(const TrainConfig& config) {
   TrainingData data;
   const bool text = names_text(config.data);
@@ -97,6 +143,7 @@ TrainingData open_data(const TrainConfig& config) {
 
 std::shared_ptr<models::Model> make_model(const TrainConfig& config, const TrainingData& data,
                                           const models::WeightOptions& weights) {
+  check_suits(config, data.images.has_value());
   if (data.images) return image_model(config, *data.images, weights);
   const data::Tokenizer& tokenizer = data.text->tokenizer;
   if (tokenizer.padding() != models::RobertaConfig::kPadding) {
@@ -112,7 +159,7 @@ std::shared_ptr<models::Model> make_model(const TrainConfig& config, const Train
 }
 
 std::vector<std::string> BatchSets::skipped() const {
-  std::vector<std::string> lines;
+  std::vector<std::string> lines = left_out;
   for (const auto* set : {train_images.get(), test_images.get()}) {
     if (set == nullptr) continue;
     for (const data::SkippedImage& image : set->skipped()) lines.push_back(image.why);
@@ -149,6 +196,7 @@ data::ImageBatchesOptions image_options(const TrainConfig& config, const data::I
 BatchSets make_test_batches(const TrainConfig& config, const TrainingData& data,
                             const models::Model& model, data::Shard shard) {
   BatchSets sets;
+  sets.left_out = data.left_out();
   if (data.text) {
     auto options = text_options(config, model, shard);
     options.training = false;

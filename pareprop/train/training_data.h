@@ -25,6 +25,8 @@ struct TrainingData {
 
   // Of images; none for text.
   std::vector<std::string> class_names() const;
+  // One line each: folders and files that could not be read when the data was opened.
+  std::vector<std::string> left_out() const;
 };
 
 // Throws what open_images() and open_text() throw.
@@ -40,7 +42,9 @@ struct BatchSets {
   std::shared_ptr<const data::Batches> train, test;
   std::shared_ptr<const data::ImageBatches> train_images, test_images;  // the same; null for text
 
-  // One line each: the images that could not be read so far.
+  std::vector<std::string> left_out = {};  // TrainingData::left_out()
+
+  // One line each: what could not be read so far, images and what `left_out` has.
   std::vector<std::string> skipped() const;
 };
 

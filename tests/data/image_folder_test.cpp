@@ -1,11 +1,15 @@
 #include "pareprop/data/image_folder.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <fstream>
 #include <map>
 #include <stdexcept>
 #include <string>
+#include <thread>
 
 #include "tests/data/expect_part.h"
 #include "tests/data/image_files.h"
@@ -123,6 +127,107 @@ TEST(ImageFolder, NamesTheFileThatCannotBeRead) {
               "train/cats/a.png': the file is neither a JPEG nor a PNG");
   fs::remove(folder / "val/cats/a.png");
   expect_part(message_of<std::runtime_error>([&] { halves.test->load(0); }), "val/cats/a.png");
+}
+
+// Permissions do not count for root: as another user, where the test is root's.
+template <class Run>
+void without_root(Run&& run) {
+  const bool is_root = geteuid() == 0;
+  constexpr uid_t kNobody = 65534;
+  if (is_root) {
+    ASSERT_EQ(seteuid(kNobody), 0);
+  }
+  run();
+  if (is_root) {
+    ASSERT_EQ(seteuid(0), 0);
+  }
+}
+
+TEST(ImageFolder, WhatCannotBeReadIsLeftOutAndListed) {
+  const TemporaryFolder folder;
+  for (const char* half : {"train", "val"}) {
+    for (const char* name : {"ant", "bee"}) {
+      add(folder / half / name / "a.png", png_bytes(noise(4, 4, 3, 1)));
+    }
+  }
+  add(folder / "train/ant/locked/b.png", png_bytes(noise(4, 4, 3, 2)));
+  fs::create_symlink("self.png", folder / "train/ant/self.png");
+  fs::create_symlink("self", folder / "train/self");
+  fs::permissions(folder.path(), fs::perms::all);
+  fs::permissions(folder / "train/ant/locked", fs::perms::none);
+  without_root([&] {
+    const ImageHalves halves = open_image_folder(folder.path());
+    EXPECT_EQ(halves.train->left_out(),
+              std::vector<std::string>{"cannot read '" + (folder / "train/ant/locked").string() +
+                                       "': Permission denied"});
+    EXPECT_TRUE(halves.test->left_out().empty());
+    EXPECT_EQ(halves.train->class_names(), (std::vector<std::string>{"ant", "bee"}));
+    // The link to itself is an image that cannot be read, like any damaged one.
+    ASSERT_EQ(halves.train->size(), 3);
+    EXPECT_EQ(message_of<std::runtime_error>([&] { halves.train->load(1); }),
+              "cannot read '" + (folder / "train/ant/self.png").string() +
+                  "': Too many levels of symbolic links");
+  });
+  fs::permissions(folder / "train/ant/locked", fs::perms::all);
+}
+
+TEST(ImageFolder, ClassNamesAreUtf8WhateverTheFoldersAreCalled) {
+  const TemporaryFolder folder;
+  for (const char* half : {"train", "val"}) {
+    for (const char* name : {"caf\xe9", "\xc3\xa9t\xc3\xa9", "a\x1b[31m"}) {
+      add(folder / half / name / "a.png", png_bytes(noise(4, 4, 3, 1)));
+    }
+  }
+  const ImageHalves halves = open_image_folder(folder.path());
+  EXPECT_EQ(halves.train->class_names(),
+            (std::vector<std::string>{"a\\x1b[31m", "caf\\xe9", "\xc3\xa9t\xc3\xa9"}));
+  EXPECT_EQ(halves.train->load(1), noise(4, 4, 3, 1));
+}
+
+TEST(ImageFolder, ImagesThatVanishOrShrinkAreErrorsThatNameThem) {
+  const TemporaryFolder folder;
+  for (const char* name : {"ant/a.png", "bee/b.png"}) {
+    add(folder / "train" / name, png_bytes(noise(64, 64, 3, 1)));
+    add(folder / "val" / name, png_bytes(noise(64, 64, 3, 1)));
+  }
+  const ImageHalves halves = open_image_folder(folder.path());
+  fs::remove(folder / "train/ant/a.png");
+  fs::resize_file(folder / "train/bee/b.png", 5000);
+  EXPECT_EQ(
+      message_of<std::runtime_error>([&] { halves.train->load(0); }),
+      "cannot read '" + (folder / "train/ant/a.png").string() + "': No such file or directory");
+  EXPECT_EQ(message_of<std::runtime_error>([&] {
+              halves.train->load(1);
+            }).find("cannot read '" + (folder / "train/bee/b.png").string() + "': "),
+            0U);
+}
+
+// Rewritten in place again and again while they are read: a mapped file ends the process (SIGBUS).
+TEST(ImageFolder, ImagesThatAreRewrittenWhileTheyAreReadAreReadOrRefused) {
+  const TemporaryFolder folder;
+  const Image image = noise(64, 64, 3, 1);
+  const std::string bytes = png_bytes(image);
+  for (const char* name : {"train/ant/a.png", "train/bee/b.png", "val/ant/a.png"}) {
+    add(folder / name, bytes);
+  }
+  const ImageHalves halves = open_image_folder(folder.path());
+  std::atomic<bool> stop = false;
+  std::thread writer([&] {
+    while (!stop) {
+      std::ofstream file(folder / "train/ant/a.png", std::ios::binary);
+      file << bytes;
+    }
+  });
+  int whole = 0;
+  for (int i = 0; i < 3000 || (whole == 0 && i < 100000); ++i) {
+    try {
+      whole += halves.train->load(0) == image ? 1 : 0;
+    } catch (const std::runtime_error&) {
+    }
+  }
+  stop = true;
+  writer.join();
+  EXPECT_GT(whole, 0);
 }
 
 }  // namespace

@@ -2,12 +2,18 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/full.h>
+#include <c10/util/Exception.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <condition_variable>
+#include <fstream>
 #include <functional>
+#include <iostream>
 #include <mutex>
+#include <new>
 #include <stdexcept>
 #include <utility>
 
@@ -177,6 +183,59 @@ TEST(Prefetcher, RefusesWhatCannotBe) {
   expect_part(error({.first = -1}), "the first batch is -1");
   expect_part(error({.first = 5, .end = 4}), "the end 4");
   expect_part(message_of<std::invalid_argument>([] { Prefetcher(nullptr); }), "no batches");
+}
+
+TEST(Prefetcher, OutOfMemoryInAThreadIsAMessage) {
+  for (const int workers : {0, 2}) {
+    for (const bool of_torch : {false, true}) {
+      Prefetcher batches(std::make_shared<Counting>([&](std::int64_t number) {
+                           if (number != 1) return;
+                           if (!of_torch) throw std::bad_alloc();
+                           C10_THROW_ERROR(OutOfMemoryError, "no memory");
+                         }),
+                         {.workers = workers});
+      EXPECT_EQ(number_of(batches.next()), 0);
+      EXPECT_EQ(message_of<std::runtime_error>([&] { batches.next(); }),
+                "out of memory while batch 1 was made; use a smaller --batch or fewer --workers");
+      EXPECT_EQ(number_of(batches.next()), 2);
+    }
+  }
+}
+
+TEST(Prefetcher, ExceptionsOfAnyTypeReachTheCaller) {
+  Prefetcher batches(std::make_shared<Counting>([](std::int64_t) { throw 7; }), {.workers = 2});
+  EXPECT_THROW(batches.next(), int);
+}
+
+// The threads that were started were once destroyed while they ran: "terminate called without an
+// active exception".
+TEST(PrefetcherDeathTest, ThreadsThatCannotBeStartedAreAMessage) {
+  const auto run = [] {
+    // Room for a few stacks only.
+    rlimit limit{};
+    getrlimit(RLIMIT_AS, &limit);
+    std::ifstream status("/proc/self/statm");
+    rlim_t pages = 0;
+    status >> pages;
+    limit.rlim_cur = pages * static_cast<rlim_t>(getpagesize()) + (rlim_t{64} << 20);
+    setrlimit(RLIMIT_AS, &limit);
+    try {
+      const Prefetcher batches(std::make_shared<Counting>(), {.workers = 500, .ahead = 500});
+    } catch (const std::runtime_error& error) {
+      std::cerr << error.what() << std::endl;
+      _exit(3);
+    }
+    _exit(0);
+  };
+  EXPECT_EXIT(run(), ::testing::ExitedWithCode(3),
+              "of 500 threads that make batches could be started .*; use fewer: --workers");
+}
+
+TEST(Prefetcher, AbsurdNumbersOfWorkersAreRefused) {
+  expect_part(message_of<std::invalid_argument>([] {
+                const Prefetcher batches(std::make_shared<Counting>(), {.workers = 100000});
+              }),
+              "there are 100000 workers; expected 0 (none) to 1024");
 }
 
 }  // namespace

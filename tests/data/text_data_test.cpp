@@ -55,6 +55,20 @@ TEST(TextData, JoinsFilesAndHoldsTheEndOfEachOut) {
   }
 }
 
+TEST(TextData, HoldsWordsOutWhereNoLineStartsLateEnough) {
+  const TemporaryFolder folder;
+  std::string words;
+  for (int i = 0; i < 100; ++i) words += (i == 0 ? "w" : " w") + std::to_string(100 + i);
+  put(folder / "a.txt", words);
+  const TextData data = open_text((folder / "a.txt").string(), {.vocabulary = 300});
+  EXPECT_EQ(data.tokenizer.decode(data.held_out), " w196 w197 w198 w199");
+  EXPECT_EQ(data.tokenizer.decode(data.train) + data.tokenizer.decode(data.held_out), words);
+  // Where one file has lines to hold out, the others stay whole.
+  put(folder / "b.txt", lines(40));
+  const TextData both = open_text(folder.path().string(), {.vocabulary = 300});
+  EXPECT_EQ(both.tokenizer.decode(both.held_out), "line 138\nline 139\n");
+}
+
 TEST(TextData, TakesATokenizer) {
   const TemporaryFolder folder;
   put(folder / "a.txt", "abab");

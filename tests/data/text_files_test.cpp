@@ -1,6 +1,7 @@
 #include "pareprop/data/text_files.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <stdexcept>
@@ -27,12 +28,34 @@ TEST(TextFiles, AreReadInTheOrderOfTheirNames) {
   put(folder / "a.md", "not this");
   fs::create_directory(folder / "c");
   put(folder / "c" / "d.txt", "\u00e9");
-  const auto files = read_text_files(folder.path());
+  const auto files = read_text_files(folder.path()).files;
   ASSERT_EQ(files.size(), 3U);
   EXPECT_EQ(files[0].text, "first");
   EXPECT_EQ(files[1].text, "second");
   EXPECT_EQ(files[2].text, "\u00e9");
-  EXPECT_EQ(read_text_files(folder / "a.md").at(0).text, "not this");
+  EXPECT_EQ(read_text_files(folder / "a.md").files.at(0).text, "not this");
+}
+
+TEST(TextFiles, WhatCannotBeReadInAFolderIsLeftOutAndListed) {
+  const TemporaryFolder folder;
+  put(folder / "a.txt", "text");
+  fs::create_symlink("self.txt", folder / "self.txt");
+  fs::create_symlink("nowhere", folder / "gone.txt");
+  ASSERT_EQ(mkfifo((folder / "pipe.txt").c_str(), 0600), 0);
+  const TextFiles found = read_text_files(folder.path());
+  ASSERT_EQ(found.files.size(), 1U);
+  EXPECT_EQ(found.files[0].text, "text");
+  ASSERT_EQ(found.left_out.size(), 3U);
+  EXPECT_EQ(found.left_out[0],
+            "cannot read '" + (folder / "gone.txt").string() + "': No such file or directory");
+  EXPECT_NE(found.left_out[1].find("it is a pipe"), std::string::npos) << found.left_out[1];
+  EXPECT_NE(found.left_out[2].find("Too many levels of symbolic links"), std::string::npos);
+
+  fs::remove(folder / "a.txt");
+  EXPECT_NE(message_of<std::invalid_argument>([&] {
+              read_text_files(folder.path());
+            }).find("has no text that can be read: cannot read '"),
+            std::string::npos);
 }
 
 TEST(TextFiles, NameTheLineAndByteThatIsNotUtf8) {
@@ -80,6 +103,16 @@ TEST(HeldOut, IsNothingInOneLineOrNoText) {
   EXPECT_EQ(held_out(std::string(1000, 'a') + "\n\n  \n"), "");
   EXPECT_EQ(held_out("a\nb\nc\n"), "");
   EXPECT_EQ(held_out(""), "");
+}
+
+TEST(TextFiles, WordsAreHeldOutAtASpaceOrElseAtACharacter) {
+  const auto held = [](const std::string& text) { return text.substr(held_out_word(text)); };
+  EXPECT_EQ(held(std::string(96, 'x') + " yz"), " yz");
+  EXPECT_EQ(held(std::string(100, 'x')), "xxxxx");
+  std::string letters;
+  for (int i = 0; i < 33; ++i) letters += "\u65e5";
+  EXPECT_EQ(held("a" + letters), "\u65e5");
+  EXPECT_EQ(held("short"), "");
 }
 
 }  // namespace

@@ -26,6 +26,13 @@ TEST(TokenizerFile, LoadsWhatItSaves) {
   EXPECT_EQ(load_tokenizer(saved).tables(), tokenizer.tables());
 }
 
+TEST(TokenizerFile, SaysWhatItIsForTransformers) {
+  const TemporaryFolder folder;
+  save_tokenizer(Tokenizer(testing::small_tables()), folder.path());
+  const std::string config = io::testing::content(folder / "tokenizer_config.json");
+  EXPECT_NE(config.find("\"tokenizer_class\": \"RobertaTokenizer\""), std::string::npos) << config;
+}
+
 TEST(TokenizerFile, NamesTheFileInErrors) {
   const TemporaryFolder folder;
   io::testing::put(folder / "tokenizer.json", R"({"model": {"type": "WordPiece"}})");

@@ -99,10 +99,12 @@ TEST(TokenizerJson, SaysWhatIsWrongInTheFile) {
   EXPECT_NE(with("/added_tokens/0", 3).find("an added token is 3"), std::string::npos);
   EXPECT_NE(with("/added_tokens/0/id", 7).find("the id 7 stands twice"), std::string::npos);
   EXPECT_EQ(json_error(json::array()), "tokenizer.json is not a JSON object");
-  EXPECT_EQ(message_of<std::invalid_argument>([] { parse_tokenizer_json("{"); }),
-            "tokenizer.json is not valid JSON, from byte 2 on");
+  EXPECT_EQ(
+      message_of<std::invalid_argument>([] { parse_tokenizer_json("{"); }),
+      "tokenizer.json: line 1, column 2: expected JSON: unexpected end of input; expected string "
+      "literal");
   EXPECT_EQ(message_of<std::invalid_argument>([] { parse_tokenizer_json("{\"a\": 1e999}"); }),
-            "tokenizer.json has a number that is too large");
+            "tokenizer.json: a number is too large");
 }
 
 // A recursive reader or printer would overflow its stack.
@@ -115,7 +117,8 @@ TEST(TokenizerJson, SurvivesDeepNesting) {
     ASSERT_NE(at, std::string::npos);
     const std::size_t colon = text.find(':', at);
     text = text.substr(0, colon + 1) + deep + ",\"x\":" + text.substr(colon + 1);
-    EXPECT_NE(message_of<std::invalid_argument>([&] { parse_tokenizer_json(text); }), "");
+    const auto message = message_of<std::invalid_argument>([&] { parse_tokenizer_json(text); });
+    EXPECT_NE(message.find("nested more than 100 deep"), std::string::npos) << message;
   }
 }
 
@@ -135,7 +138,10 @@ TEST(Vocabulary, SaysWhatIsWrong) {
   EXPECT_EQ(json_error(vocab, " b"), "line 1 of merges.txt is ' b'" + expected);
   EXPECT_EQ(json_error(vocab, "a "), "line 1 of merges.txt is 'a '" + expected);
   EXPECT_EQ(json_error("[]", ""), "vocab.json is not a JSON object");
-  EXPECT_EQ(json_error("", ""), "vocab.json is not valid JSON, from byte 1 on");
+  EXPECT_EQ(json_error("", ""),
+            "vocab.json: line 1, column 1: expected JSON: unexpected end of input; expected '[', "
+            "'{', or a "
+            "literal");
 }
 
 }  // namespace

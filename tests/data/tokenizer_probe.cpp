@@ -2,6 +2,7 @@
 // standard output as JSON.
 //   words TEXTS                       the words of each
 //   encode TOKENIZER TEXTS            the ids of each; fails when decoding gives another text
+//   masked TOKENIZER TEXTS            the ids of each as encode_masked() gives them
 //   train OUT VOCABULARY MINIMUM FILE...  trains on files, saves into the folder OUT
 //   copy IN OUT                       loads and saves
 
@@ -17,6 +18,7 @@
 #include <vector>
 
 #include "pareprop/data/bpe_trainer.h"
+#include "pareprop/data/masked_text.h"
 #include "pareprop/data/pre_tokenizer.h"
 #include "pareprop/data/tokenizer.h"
 #include "pareprop/data/tokenizer_file.h"
@@ -52,6 +54,12 @@ json encode(const Tokenizer& tokenizer, const json& texts) {
   return all;
 }
 
+json masked(const Tokenizer& tokenizer, const json& texts) {
+  json all = json::array();
+  for (const std::string text : texts) all.push_back(encode_masked(tokenizer, text));
+  return all;
+}
+
 void train(const std::vector<std::string>& arguments) {
   const std::vector<std::string> files(arguments.begin() + 4, arguments.end());
   std::vector<std::string> contents;
@@ -68,12 +76,15 @@ int run(const std::vector<std::string>& arguments) {
     std::cout << words(json::parse(content(arguments[1])));
   } else if (command == "encode" && arguments.size() == 3) {
     std::cout << encode(load_tokenizer(arguments[1]), json::parse(content(arguments[2])));
+  } else if (command == "masked" && arguments.size() == 3) {
+    std::cout << masked(load_tokenizer(arguments[1]), json::parse(content(arguments[2])));
   } else if (command == "train" && arguments.size() > 4) {
     train(arguments);
   } else if (command == "copy" && arguments.size() == 3) {
     save_tokenizer(load_tokenizer(arguments[1]), arguments[2]);
   } else {
-    std::cerr << "usage: words TEXTS | encode TOKENIZER TEXTS | train OUT VOCABULARY MINIMUM "
+    std::cerr << "usage: words TEXTS | encode TOKENIZER TEXTS | masked TOKENIZER TEXTS | train OUT "
+                 "VOCABULARY MINIMUM "
                  "FILE... | copy IN OUT\n";
     return 2;
   }

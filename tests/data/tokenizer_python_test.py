@@ -125,6 +125,31 @@ class TokenizersOfPython(unittest.TestCase):
             for file in ("tokenizer.json", "vocab.json", "merges.txt"):
                 self.assertEqual((self.folder / (name + "_copy") / file).read_bytes(), (ours / file).read_bytes())
 
+    def test_masks_take_the_space_before_them(self):
+        ours, _ = self.trained(FILES, 3000, 2)
+        texts = ["She was <mask>.", "<mask> was", "a  \n\u3000<mask><mask> b", " <mask>", "was<mask>", "x <mask> <mask>"]
+        texts += ["<mask>".join(self.texts(self.chance.randrange(1, 4))) for _ in range(300)]
+        theirs = Tokenizer.from_file(str(ours / "tokenizer.json"))
+        expected = [theirs.encode(text).ids for text in texts]
+        self.assertEqual(self.ask("masked", texts, ours), expected)
+        space = theirs.token_to_id("Ġ")
+        self.assertNotIn(space, expected[0])
+
+    def test_transformers_load_the_folder(self):
+        try:
+            from transformers import AutoTokenizer
+        except ImportError:
+            self.skipTest("there is no transformers")
+        ours, _ = self.trained(FILES, 3000, 2)
+        loaded = AutoTokenizer.from_pretrained(str(ours))
+        texts = ["It was <mask>.", "Anne's 3 cousins", "  two", *self.texts(50)]
+        for text, ids in zip(texts, self.ask("masked", texts, ours), strict=True):
+            self.assertEqual(loaded(text)["input_ids"], ids, repr(text))
+        self.assertEqual(
+            [loaded.bos_token_id, loaded.pad_token_id, loaded.eos_token_id, loaded.unk_token_id, loaded.mask_token_id],
+            [0, 1, 2, 3, 4])
+        self.assertEqual(loaded.decode(loaded("Anne was here", add_special_tokens=False)["input_ids"]), "Anne was here")
+
 
 if __name__ == "__main__":
     PROGRAM = sys.argv.pop(1)

@@ -90,6 +90,18 @@ class SafetensorsOfPython(unittest.TestCase):
         save_file(sample_tensors(), self.folder / "b", {"made by": "C++ é"})
         self.assertEqual((self.folder / "a").read_bytes(), (self.folder / "b").read_bytes())
 
+    def test_python_reads_sealed_files_and_keeps_the_seal_whole(self):
+        call("seal", self.folder / "a")
+        self.assert_same(load_file(self.folder / "a"), sample_tensors())
+        with safe_open(self.folder / "a", framework="pt") as file:
+            metadata = file.metadata()
+        self.assertEqual(set(metadata), {"format", "pareprop.xxh64"})
+        save_file(sample_tensors(), self.folder / "b", metadata)
+        call("verify", self.folder / "b")
+        save_file({**sample_tensors(), "another": torch.ones(1)}, self.folder / "c", metadata)
+        with self.assertRaisesRegex(AssertionError, "does not match its checksum"):
+            call("verify", self.folder / "c")
+
     def test_cpp_reads_what_python_writes(self):
         generator = torch.Generator().manual_seed(7)
         tensors = {}

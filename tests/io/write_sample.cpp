@@ -1,5 +1,7 @@
 // The C++ side of safetensors_python_test.py.
 //   write FILE      writes sample_tensors()
+//   seal FILE       the same, sealed
+//   verify FILE     compares it with its seal
 //   copy IN OUT     reads a file and writes what it holds
 //   check FILE...   a line for each file: "ok" and its tensors, or "refused" and why
 
@@ -40,12 +42,16 @@ int run(const std::vector<std::string>& arguments) {
   const std::string command = arguments.empty() ? "" : arguments[0];
   if (command == "write" && arguments.size() == 2) {
     write_safetensors(arguments[1], testing::sample_tensors(), {{"made by", "C++ \xc3\xa9"}});
+  } else if (command == "seal" && arguments.size() == 2) {
+    write_sealed_safetensors(arguments[1], testing::sample_tensors(), {{"format", "pt"}});
+  } else if (command == "verify" && arguments.size() == 2) {
+    SafetensorsFile(arguments[1]).verify_seal();
   } else if (command == "copy" && arguments.size() == 3) {
     copy(arguments[1], arguments[2]);
   } else if (command == "check") {
     for (std::size_t i = 1; i < arguments.size(); ++i) check(arguments[i]);
   } else {
-    std::cerr << "usage: write FILE | copy IN OUT | check FILE...\n";
+    std::cerr << "usage: write FILE | seal FILE | verify FILE | copy IN OUT | check FILE...\n";
     return 2;
   }
   return 0;

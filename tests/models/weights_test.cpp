@@ -85,7 +85,10 @@ TEST(Weights, ComeBackBitForBitUnderHuggingFaceNames) {
     const NameMap names = hugging_face_names(*saved);
     save_weights(*saved, folder / "w", names, {{"made", "here"}});
     const io::SafetensorsFile file(folder / "w");
-    EXPECT_EQ(file.metadata(), (io::SafetensorsMetadata{{"format", "pt"}, {"made", "here"}}));
+    EXPECT_EQ(
+        file.metadata(),
+        (io::SafetensorsMetadata{
+            {"format", "pt"}, {"made", "here"}, {io::kSealKey, file.metadata().at(io::kSealKey)}}));
     load_weights(*loaded, file, names);
     expect_equal(*loaded, copy_of(*saved));
   }
@@ -147,8 +150,35 @@ TEST(Weights, EverythingThatDoesNotFitIsListedAndNothingIsChanged) {
   EXPECT_TRUE(has(message, "\n  vit.layernorm.weight is [25], expected [24]\n")) << message;
   EXPECT_TRUE(has(message, "\n  vit.layernorm.bias is I64, expected floating-point")) << message;
   EXPECT_TRUE(has(message, "\n  classifier.weight is [1000, 24], expected [5, 24]")) << message;
-  EXPECT_TRUE(has(message, "--classes 1000")) << message;
+  EXPECT_TRUE(has(message, ": the file is of a network with 1000 classes, this one has 5\n"))
+      << message;
   EXPECT_EQ(std::count(message.begin(), message.end(), '\n'), 6) << message;
+}
+
+TEST(Weights, OfAnotherNetworkAreCountedAndFiveAreNamed) {
+  const TemporaryFolder folder;
+  const auto model = small("vit_tiny", 1, false);
+  save_weights(*small("swin_tiny", 2, false), folder / "w");
+  const std::string message = refusal(*model, folder / "w", own_names(*model));
+  EXPECT_TRUE(has(message, " does not fit the network, which is unchanged: ")) << message;
+  EXPECT_TRUE(has(message, " are missing, ")) << message;
+  EXPECT_TRUE(has(message, " are not expected; for example\n")) << message;
+  EXPECT_TRUE(has(message, " more")) << message;
+  EXPECT_EQ(std::count(message.begin(), message.end(), '\n'), 6) << message;
+}
+
+TEST(Weights, ThatWereDamagedAreRefusedAndNothingIsChanged) {
+  const TemporaryFolder folder;
+  const auto model = small("vit_tiny", 1, false);
+  save_weights(*small("vit_tiny", 2, false), folder / "w");
+  std::string bytes = io::testing::content(folder / "w");
+  bytes[bytes.size() - 1000] = static_cast<char>(bytes[bytes.size() - 1000] ^ 4);
+  io::testing::put(folder / "w", bytes);
+  const Tensors before = copy_of(*model);
+  const std::string message = message_of<std::runtime_error>(
+      [&] { load_weights(*model, io::SafetensorsFile(folder / "w")); });
+  EXPECT_TRUE(has(message, "does not match its checksum")) << message;
+  expect_equal(*model, before);
 }
 
 TEST(Weights, TheSameTensorUnderTwoNamesIsRefused) {

@@ -106,7 +106,7 @@ TEST(AdamW, ContinuesFromASavedStateWithTheSameBits) {
     two.emplace_back(name, parameter.detach().clone().requires_grad_(true));
   }
   AdamW resumed(two);
-  resumed.load_state(tensors_of(io::SafetensorsFile(folder / "state")));
+  resumed.load_state(io::SafetensorsFile(folder / "state"));
   run(through, 3, 6);
   run(resumed, 3, 6);
   expect_equal(one, two);

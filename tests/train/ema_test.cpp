@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "tests/io/temporary_folder.h"
 #include "tests/train/random_parameters.h"
 
 namespace pareprop::train {
@@ -57,7 +58,9 @@ TEST(Ema, ContinuesFromItsState) {
   give(parameters, 1.0);
   through.update();
   Ema resumed(parameters, 0.99);
-  resumed.load_state(through.state());
+  const io::testing::TemporaryFolder folder;
+  io::write_safetensors(folder / "state", through.state());
+  resumed.load_state(io::SafetensorsFile(folder / "state"));
   give(parameters, 2.0);
   through.update();
   resumed.update();

@@ -146,10 +146,11 @@ TEST(TrainConfig, AbsurdSizesAreRefusedWithTheLimit) {
 
 TEST(TrainConfig, ChecksRanges) {
   const std::pair<const char*, const char*> wrong[] = {
-      {"batch", "0"},      {"accumulate", "0"}, {"epochs", "0"},     {"warmup", "1.5"},
-      {"ema", "1"},        {"keep", "0"},       {"mode", "fast"},    {"precision", "fp8"},
-      {"decay", "slowly"}, {"augment", "much"}, {"workers", "-1"},   {"log_every", "0"},
-      {"drop_path", "1"},  {"timeout", "0"},    {"streams", "wide"}, {"save_every", "-1"}};
+      {"batch", "0"},      {"accumulate", "0"}, {"epochs", "0"},   {"warmup", "1.5"},
+      {"ema", "1"},        {"keep", "0"},       {"mode", "fast"},  {"precision", "fp8"},
+      {"decay", "slowly"}, {"augment", "much"}, {"workers", "-1"}, {"workers", "100000"},
+      {"log_every", "0"},  {"drop_path", "1"},  {"timeout", "0"},  {"streams", "wide"},
+      {"save_every", "-1"}};
   for (const auto& [key, value] : wrong) {
     TrainConfig config;
     set_field(config, key, value);

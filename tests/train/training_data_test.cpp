@@ -1,0 +1,81 @@
+#include "pareprop/train/training_data.h"
+
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+
+#include "pareprop/models/image_model.h"
+#include "pareprop/models/weights.h"
+#include "pareprop/train/first_weights.h"
+#include "tests/io/temporary_folder.h"
+
+namespace pareprop::train {
+namespace {
+
+using io::testing::message_of;
+
+TrainConfig small_config(const std::string& model, const std::string& data) {
+  TrainConfig config;
+  config.model = model;
+  config.data = data;
+  config.depth = {1};
+  config.width = 24;
+  return config;
+}
+
+std::int64_t channels_of(const models::Model& model) {
+  return dynamic_cast<const models::ImageModel&>(model).shape().channels;
+}
+
+// The digits are grey.
+TEST(TrainingData, WeightsOfAGreyRunFitAGreyRunAndColouredOnesToo) {
+  const io::testing::TemporaryFolder folder;
+  TrainConfig config = small_config("vit_tiny", "digits");
+  const TrainingData data = open_data(config);
+  for (const std::int64_t channels : {1, 3}) {
+    models::Overrides change = overrides_of(config);
+    change.classes = 10;
+    change.channels = channels;
+    save_weights(*models::make_model(config.model, change), folder / "weights");
+    config.weights = (folder / "weights").string();
+    const auto model = make_model(config, data, {});
+    EXPECT_EQ(channels_of(*model), channels);
+    set_first_weights(*model, config);
+    config.weights.clear();
+    EXPECT_EQ(channels_of(*make_model(config, data, {.device = at::kMeta})), 1);
+  }
+}
+
+TEST(TrainingData, WeightsThatAreNoFileAreNamed) {
+  const io::testing::TemporaryFolder folder;
+  TrainConfig config = small_config("vit_tiny", "digits");
+  config.weights = folder.path().string();
+  const auto model = make_model(config, open_data(config), {});
+  EXPECT_EQ(message_of<std::runtime_error>([&] { set_first_weights(*model, config); }),
+            "cannot read '" + config.weights + "': it is a folder; give the name of a file");
+}
+
+TEST(TrainingData, AModelForTheOtherKindIsRefusedInWordsOfBoth) {
+  const auto refusal = [](const char* model, const char* given) {
+    const TrainConfig config = small_config(model, given);
+    const TrainingData data = open_data(config);
+    return message_of<std::invalid_argument>([&] { make_model(config, data, {}); });
+  };
+  EXPECT_EQ(refusal("roberta_base", "digits"),
+            "the model roberta_base is for text, and the data 'digits' is images: choose a model "
+            "for it, for example --model vit_small, or other data, for example --data persuasion");
+  EXPECT_EQ(refusal("vit_tiny", "persuasion"),
+            "the model vit_tiny is for images, and the data 'persuasion' is text: choose a model "
+            "for it, for example --model roberta_base, or other data, for example --data digits");
+}
+
+TEST(TrainingData, PathsThatCannotBeWrittenAsJsonAreRefused) {
+  TrainConfig config = small_config("vit_tiny", "folder:/tmp/caf\xe9");
+  EXPECT_EQ(
+      message_of<std::invalid_argument>([&] { check(config); }),
+      R"(data: expected text in UTF-8, got 'folder:/tmp/caf\xe9'; rename the file or folder, )"
+      "or make a link to it");
+}
+
+}  // namespace
+}  // namespace pareprop::train
