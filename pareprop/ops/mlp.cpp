@@ -10,6 +10,7 @@
 #include "pareprop/ops/consumed_tape.h"
 #include "pareprop/ops/lean_tape.h"
 #include "pareprop/ops/linear.h"
+#include "pareprop/ops/meta_device.h"
 #include "pareprop/ops/precision.h"
 #include "pareprop/ops/product.h"
 #include "pareprop/ops/recording.h"
@@ -29,11 +30,18 @@ Tensor rows(const Tensor& t) { return t.reshape({-1, t.size(-1)}); }
 // them stays in the cache. A product of so many is as fast as a large one.
 constexpr std::int64_t kPartRows = 512;
 
+// Whole parts take the same memory one after the other, so on the meta device one stands for all:
+// a step of any batch is run there in the same time. `row_macs` are those of a row.
 template <typename Body>
-void by_parts(std::int64_t rows, const Body& body) {
-  for (std::int64_t first = 0; first < rows; first += kPartRows) {
-    body(first, std::min(kPartRows, rows - first));
+void by_parts(const Tensor& rows, double row_macs, const Body& body) {
+  const std::int64_t count = rows.size(0);
+  const std::int64_t whole = count / kPartRows * kPartRows;
+  std::int64_t first = 0;
+  if (rows.is_meta() && whole > kPartRows) {
+    first = whole - kPartRows;
+    add_meta_macs(static_cast<double>(first) * row_macs);
   }
+  for (; first < count; first += kPartRows) body(first, std::min(kPartRows, count - first));
 }
 
 // What is needed to run the network, in the type of its products.
@@ -57,7 +65,9 @@ Tensor run_layers(const Tensor& x, const Layers& layers, const Kept& kept, bool 
   if (!kept.hidden.defined()) {
     some = at::empty({std::min(kPartRows, in.size(0)), layers.w1.size(0)}, in.options());
   }
-  by_parts(in.size(0), [&](std::int64_t first, std::int64_t count) {
+  const auto row_macs = static_cast<double>(layers.w1.numel()) +
+                        (output_needed ? static_cast<double>(layers.w2.numel()) : 0.0);
+  by_parts(in, row_macs, [&](std::int64_t first, std::int64_t count) {
     const auto part = [&](const Tensor& t) {
       return t.defined() ? t.narrow(0, first, count) : Tensor();
     };
@@ -116,7 +126,9 @@ struct MlpFunction : torch::autograd::Function<MlpFunction> {
       const Tensor w1 = saved[kFirst].to(x.scalar_type()), w2 = saved[kSecond].to(x.scalar_type());
       const Tensor some = at::empty({std::min(kPartRows, dy.size(0)), w1.size(0)}, x.options());
       const Tensor slopes_again = lean ? at::empty_like(some) : Tensor();
-      by_parts(dy.size(0), [&](std::int64_t first, std::int64_t count) {
+      const auto row_macs =
+          static_cast<double>(w2.numel()) + (x_wanted ? static_cast<double>(w1.numel()) : 0.0);
+      by_parts(dy, row_macs, [&](std::int64_t first, std::int64_t count) {
         const auto part = [&](const Tensor& t) { return t.narrow(0, first, count); };
         Tensor made = some.narrow(0, 0, count), dh = part(dhidden);
         const Tensor slopes = lean ? slopes_again.narrow(0, 0, count) : part(slope);

@@ -27,7 +27,9 @@ void by_samples(const Tensor& y, const Body& body) {
   const std::int64_t samples = y.size(0);
   const std::int64_t some =
       std::max<std::int64_t>(1, kRowsAtATime / std::max<std::int64_t>(1, y.size(1)));
-  for (std::int64_t first = 0; first < samples; first += some) {
+  // One whole part stands for all on the meta device, as in an MLP.
+  std::int64_t first = y.is_meta() ? std::max<std::int64_t>(0, samples / some - 1) * some : 0;
+  for (; first < samples; first += some) {
     const std::int64_t count = std::min(some, samples - first);
     body([=](const Tensor& t) { return t.narrow(0, first, count); });
   }

@@ -198,6 +198,7 @@ void parses(const char* key, const std::string& value, Parse parse) {
 constexpr std::int64_t kMostSamples = std::int64_t{1} << 20;
 constexpr std::int64_t kMostSteps = 1'000'000'000'000;
 constexpr double kMostEpochs = 1e6;
+constexpr int kMostKept = 1'000'000;
 constexpr double kLongest = 1e9;  // minutes or seconds
 
 void check_optimizer(const TrainConfig& c) {
@@ -256,7 +257,7 @@ void check(const TrainConfig& c) {
   check_network(c);
   check_data(c);
   check_optimizer(c);
-  between("keep", 1, std::numeric_limits<int>::max(), c.keep);
+  between("keep", 1, kMostKept, c.keep);
   between("save_every", std::int64_t{0}, kMostSteps, c.save_every.value_or(0));
   expect_field(
       c.save_minutes > 0.0 && c.save_minutes <= kLongest, "save_minutes",

@@ -153,7 +153,8 @@ TEST(Plan, JsonHasAllThatItsTextHas) {
   const auto answer = json_of(plan(and_json));
   ASSERT_EQ(answer.at("modes").size(), 4U);
   for (const auto& row : answer.at("modes")) {
-    EXPECT_NE(people.out.find("\n" + row.at("mode").get<std::string>() + " "), std::string::npos);
+    const std::string line = std::string("\n").append(row.at("mode").get<std::string>()) + " ";
+    EXPECT_NE(people.out.find(line), std::string::npos);
     EXPECT_EQ(row.at("fits").get<bool>(),
               row.at("at_most_bytes").get<std::int64_t>() <= 60'000'000);
     EXPECT_GT(row.at("step_seconds").get<double>(), 0.0);
