@@ -62,7 +62,10 @@ std::optional<WeightsOf> load_run_weights(models::Model& model, const std::files
 
 BestWeights::BestWeights(std::filesystem::path file) : file_(std::move(file)) {
   try {
-    if (std::filesystem::exists(file_)) best_ = origin_of(io::SafetensorsFile(file_));
+    if (!std::filesystem::exists(file_)) return;
+    const io::SafetensorsFile kept(file_);
+    kept.verify_seal();
+    best_ = origin_of(kept);
   } catch (const std::exception&) {  // damaged: the next evaluation replaces it
   }
 }

@@ -233,6 +233,24 @@ TEST(SafeRun, TheBestWeightsAreKeptBesideTheLast) {
             "the best weights, of step " + std::to_string(best->step) + " (best.safetensors)");
 }
 
+TEST(SafeRun, DamagedWeightsAreNotUsed) {
+  const TemporaryFolder folder;
+  train_alone(tiny(folder / "run"));
+  for (const char* name : {"model.safetensors", "best.safetensors"}) {
+    const fs::path file = folder / "run" / name;
+    const WhichWeights which = file.stem() == "best" ? WhichWeights::best : WhichWeights::last;
+    const std::string whole = content(file);
+    for (const std::size_t at : {whole.size() / 2, whole.size() - 1}) {
+      std::string flipped = whole;
+      flipped[at] = static_cast<char>(flipped[at] ^ 1);
+      put(file, flipped);
+      EXPECT_THROW(load_run(folder / "run", which), std::runtime_error) << name << " " << at;
+    }
+    put(file, whole);
+    load_run(folder / "run", which);
+  }
+}
+
 TEST(SafeRun, AfterAnEarlyStopTheBestWeightsAreTheModels) {
   const TemporaryFolder folder;
   TrainConfig config = tiny(folder / "run");
