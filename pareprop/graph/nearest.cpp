@@ -7,18 +7,21 @@
 namespace pareprop::text {
 namespace {
 
+// Characters that are inserted, left out, replaced, or exchanged with their neighbour.
 std::size_t distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
+  std::vector<std::size_t> before_last, last(b.size() + 1), row(b.size() + 1);
+  std::iota(last.begin(), last.end(), std::size_t{0});
   for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t diagonal = std::exchange(row[0], i + 1);
+    row[0] = i + 1;
     for (std::size_t j = 0; j < b.size(); ++j) {
-      const std::size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({replaced, diagonal + 1, row[j] + 1});
+      row[j + 1] = std::min({last[j] + (a[i] == b[j] ? 0 : 1), last[j + 1] + 1, row[j] + 1});
+      if (i > 0 && j > 0 && a[i] == b[j - 1] && a[i - 1] == b[j]) {
+        row[j + 1] = std::min(row[j + 1], before_last[j - 1] + 1);
+      }
     }
+    before_last = std::exchange(last, row);
   }
-  return row.back();
+  return last.back();
 }
 
 }  // namespace
@@ -27,11 +30,13 @@ std::string nearest(std::string_view word, const std::vector<std::string>& known
   constexpr std::size_t kLongest = 100;  // nobody mistypes so much
   if (word.size() > kLongest) return "";
   std::string found;
-  std::size_t least = word.size() / 2 + 1;
+  // Of two that are as near, one of the same length is the likelier.
+  using Rank = std::pair<std::size_t, bool>;
+  Rank least{word.size() / 2 + 1, false};
   for (const std::string& candidate : known) {
-    const std::size_t changes = distance(word, candidate);
-    if (changes >= least) continue;
-    least = changes;
+    const Rank rank{distance(word, candidate), candidate.size() != word.size()};
+    if (rank >= least) continue;
+    least = rank;
     found = candidate;
   }
   return found;

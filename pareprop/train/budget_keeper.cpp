@@ -139,7 +139,7 @@ void BudgetKeeper::add_advice(plan::Plan& plan, plan::Planner& planner) const {
 
 std::string BudgetKeeper::why_not(const plan::Plan& plan) const {
   const bool is_auto = config_.mode == "auto";
-  std::string why = named_ ? "" : limit_.name + " leaves too little memory: ";
+  std::string why = named_ ? "" : limit_.name + " leaves too little: ";
   why += plan::does_not_fit(plan, config_.model + (is_auto ? "" : " in mode " + config_.mode),
                             config_.batch);
   if (!is_auto && plan.smallest_budget <= budget_) why += "; --mode auto would fit";

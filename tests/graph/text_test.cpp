@@ -5,6 +5,10 @@
 #include <clocale>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "pareprop/graph/nearest.h"
 
 namespace pareprop {
 namespace {
@@ -81,6 +85,16 @@ TEST(Text, ShortLabels) {
             "W G11");
   EXPECT_EQ(text::short_label({.kind = TaskKind::recover, .branch = 1, .needs = {}, .stack = 1}),
             "R G0'");
+}
+
+TEST(Text, TheNearestOfSomeWords) {
+  const std::vector<std::string> known = {"--mode", "--model", "--batch", "--learning-rate"};
+  EXPECT_EQ(text::nearest("--modle", known), "--model");
+  EXPECT_EQ(text::nearest("--mod", known), "--mode");
+  EXPECT_EQ(text::nearest("--bacth", known), "--batch");
+  EXPECT_EQ(text::nearest("--learnin_rate", known), "--learning-rate");
+  EXPECT_EQ(text::nearest("x", known), "");
+  EXPECT_EQ(text::nearest(std::string(1000, 'x'), known), "");
 }
 
 }  // namespace
