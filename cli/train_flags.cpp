@@ -20,10 +20,18 @@ namespace {
 
 using train::flag_name;
 
+std::string config_text(const std::string& file) {
+  try {
+    return io::read_text_file(file);
+  } catch (const std::runtime_error& error) {
+    throw UsageError("--config cannot be read: " + std::string(error.what()));
+  }
+}
+
 train::TrainConfig changed(train::TrainConfig config, const TrainFlags& flags) {
   if (!flags.preset.empty()) train::apply_preset(config, flags.preset);
   if (!flags.config.empty()) {
-    train::apply_json(config, io::read_text_file(flags.config), flags.config);
+    train::apply_json(config, config_text(flags.config), flags.config);
   }
   for (const auto& [key, value] : flags.changes) train::set_field(config, key, value);
   return config;
