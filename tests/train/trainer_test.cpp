@@ -200,7 +200,7 @@ TEST(Trainer, PassesOverADamagedCheckpoint) {
   EXPECT_EQ(begun, 2);
   ASSERT_EQ(messages.size(), 3U);
   EXPECT_NE(messages[0].find("not used"), std::string::npos) << messages[0];
-  EXPECT_EQ(messages[1], "trained so far with steps 4, and now it is 6");
+  EXPECT_EQ(messages[1], "trained so far with --steps 4, and now it is 6");
 }
 
 TEST(Trainer, SaysWhenNoCheckpointCanBeUsed) {
