@@ -1,0 +1,99 @@
+"""`pareprop train` in several processes, from outside: stopped ranks, ranks with other flags, names, absurd numbers."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+PROGRAM = sys.argv.pop(1)
+ENVIRONMENT = {**os.environ, "GOMP_SPINCOUNT": "2000", "OMP_NUM_THREADS": "1"}
+SMALL = ["train", "--model", "vit_cifar", "--width", "32", "--depth", "3", "--data", "digits", "--mode", "reprop",
+         "--batch", "16", "--eval-every", "1000000"]
+TIMEOUT = 3
+
+
+def wait_for(there, process):
+    deadline = time.monotonic() + 60
+    while not there():
+        if process.poll() is not None or time.monotonic() > deadline:
+            process.kill()
+            raise AssertionError(f"not there; exit code {process.poll()}")
+        time.sleep(0.02)
+
+
+def children(process):
+    return [int(pid) for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
+
+
+def rank_of(pid):
+    entries = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    return next(int(entry[5:]) for entry in entries if entry.startswith(b"RANK="))
+
+
+class RanksProgram(unittest.TestCase):
+    def setUp(self):
+        self.temporary = tempfile.TemporaryDirectory()
+        self.folder = Path(self.temporary.name)
+
+    def tearDown(self):
+        self.temporary.cleanup()
+
+    def start(self, *flags, environment=ENVIRONMENT):
+        return subprocess.Popen([PROGRAM, *SMALL, "--timeout", str(TIMEOUT), *map(str, flags)], env=environment,
+                                stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+
+    def test_a_stopped_rank_ends_the_run_and_nothing_is_lost(self):
+        for victim in (0, 1):
+            out = self.folder / f"run-{victim}"
+            process = self.start("--nproc", 2, "--steps", 1000000, "--save-every", 5, "--out", out)
+            wait_for(lambda: list((out / "checkpoints").glob("step-*")), process)
+            ranks = {rank_of(pid): pid for pid in children(process)}
+            for pid in ranks.values():
+                self.assertEqual(Path(f"/proc/{pid}/comm").read_text(), "pareprop\n")
+            os.kill(ranks[victim], signal.SIGSTOP)
+            began = time.monotonic()
+            other = Path(f"/proc/{ranks[1 - victim]}/exe")
+            wait_for(lambda: not other.exists(), process)
+            self.assertLess(time.monotonic() - began, TIMEOUT + 10)
+            _, err = process.communicate(timeout=30)
+            self.assertNotEqual(process.returncode, 0)
+            self.assertIn(f"rank {victim}", err)
+            self.assertNotIn("frame #", err)
+            self.assertFalse(any(Path(f"/proc/{pid}/exe").exists() for pid in ranks.values()))
+            done = max(int(folder.name[5:]) for folder in (out / "checkpoints").glob("step-*"))
+            again = self.start("--nproc", 2, "--steps", done + 2, "--resume", "auto", "--save-every", 5, "--out", out)
+            _, err = again.communicate(timeout=60)
+            self.assertEqual(again.returncode, 0, err)
+
+    def test_ranks_with_other_flags_are_told(self):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        ranks = []
+        for rank, rate in enumerate(("1e-3", "2e-3")):
+            variables = {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+            ranks.append(self.start("--learning-rate", rate, "--steps", 3, "--out", self.folder / "run",
+                                    environment={**ENVIRONMENT, **variables}))
+        for rank in ranks:
+            _, err = rank.communicate(timeout=60)
+            self.assertEqual(rank.returncode, 2, err)
+            self.assertIn("rank 1 has --learning-rate 0.002, rank 0 has 0.001", err)
+        self.assertFalse((self.folder / "run").exists())
+
+    def test_absurd_numbers_are_refused(self):
+        for flags in (["--nproc", "100000"], ["--nproc", "2", "--timeout", "1e300"], ["--timeout", "1e-9"]):
+            began = time.monotonic()
+            process = self.start("--out", self.folder / "run", *flags)
+            _, err = process.communicate(timeout=20)
+            self.assertEqual(process.returncode, 2, err)
+            self.assertIn("expected", err)
+            self.assertLess(time.monotonic() - began, 10)
+
+
+if __name__ == "__main__":
+    unittest.main()
