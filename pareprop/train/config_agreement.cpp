@@ -13,10 +13,11 @@ namespace pareprop::train {
 namespace {
 
 // Gradients are summed over all processes, so that weights stay the same however each of them
-// computes its share: machines may have more or less memory and cores (mode, budget, workers).
-// Only rank 0 writes (keep, log_every, trace). Each process waits by its own clock (timeout).
-constexpr const char* kMayDiffer[] = {"mode", "budget",    "workers", "timeout",
-                                      "keep", "log_every", "trace"};
+// computes its share: machines may have more or less memory and cores (mode, budget, force,
+// workers). Only rank 0 writes (keep, log_every, trace). Each process waits by its own clock
+// (timeout).
+constexpr const char* kMayDiffer[] = {"mode",    "budget", "force",     "workers",
+                                      "timeout", "keep",   "log_every", "trace"};
 
 // Of the text of a configuration that another process sends; one of ours has 2 KB and its paths.
 constexpr std::int64_t kLongestConfig = 1 << 20;

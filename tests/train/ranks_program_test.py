@@ -35,17 +35,26 @@ def rank_of(pid):
     return next(int(entry[5:]) for entry in entries if entry.startswith(b"RANK="))
 
 
+def kill_group(process):
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    process.stderr.close()
+    process.wait()
+
+
 class RanksProgram(unittest.TestCase):
     def setUp(self):
         self.temporary = tempfile.TemporaryDirectory()
         self.folder = Path(self.temporary.name)
-
-    def tearDown(self):
-        self.temporary.cleanup()
+        self.addCleanup(self.temporary.cleanup)
 
     def start(self, *flags, environment=ENVIRONMENT):
-        return subprocess.Popen([PROGRAM, *SMALL, "--timeout", str(TIMEOUT), *map(str, flags)], env=environment,
-                                stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+        process = subprocess.Popen([PROGRAM, *SMALL, "--timeout", str(TIMEOUT), *map(str, flags)], env=environment,
+                                   stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, process_group=0)
+        self.addCleanup(kill_group, process)
+        return process
 
     def test_a_stopped_rank_ends_the_run_and_nothing_is_lost(self):
         for victim in (0, 1):

@@ -19,7 +19,8 @@
 
 namespace pareprop::train::testing {
 
-// train_worker in a process of its own, killed if it is still there at the end.
+// train_worker in a process of its own, killed if it is still there at the end; so are those that
+// it started.
 class Worker {
  public:
   Worker(std::vector<std::string> arguments, const std::vector<std::string>& environment = {}) {
@@ -28,8 +29,9 @@ class Worker {
     for (std::string& each : arguments) argv.push_back(each.data());
     argv.push_back(nullptr);
     const std::string errors = (folder_ / "errors").string();
-    pid_ = fork();
+    pid_ = group_ = fork();
     if (pid_ == 0) {
+      setpgid(0, 0);
       for (const std::string& each : environment) putenv(const_cast<char*>(each.c_str()));
       setenv("OMP_NUM_THREADS", "1", 1);
       const int file = open(errors.c_str(), O_WRONLY | O_CREAT, 0600);
@@ -39,6 +41,7 @@ class Worker {
     }
   }
   ~Worker() {
+    if (group_ > 0) ::kill(-group_, SIGKILL);
     if (pid_ > 0) {
       ::kill(pid_, SIGKILL);
       waitpid(pid_, nullptr, 0);
@@ -69,7 +72,7 @@ class Worker {
 
  private:
   io::testing::TemporaryFolder folder_;
-  pid_t pid_ = 0;
+  pid_t pid_ = 0, group_ = 0;
 };
 
 // One a rank, as torchrun would start them.
