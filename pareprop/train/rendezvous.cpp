@@ -94,6 +94,7 @@ std::string what_torch_said(const std::exception& error) {
     const auto end = text.find("] ");
     if (end != std::string::npos) text = text.substr(end + 2);
   }
+  text = text.substr(0, text.find(". "));  // advice to those who debug libtorch follows
   return text.substr(0, kLongestSaid);
 }
 

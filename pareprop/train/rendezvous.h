@@ -17,7 +17,7 @@ namespace pareprop::train {
 c10::intrusive_ptr<c10d::Store> meet_at_store(const LaunchVariables& variables,
                                               std::chrono::milliseconds timeout);
 
-// What libtorch says, in a line, without where in its sources and who called.
+// What libtorch says, in a sentence, without where in its sources and who called.
 std::string what_torch_said(const std::exception& error);
 
 }  // namespace pareprop::train
