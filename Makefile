@@ -10,7 +10,8 @@ export PATH TORCH_PREFIX
 configure_flags = $(if $(TORCH_PREFIX),-DCMAKE_PREFIX_PATH=$(TORCH_PREFIX))
 
 # OpenMP threads that wait for each other spin for milliseconds. Where others want the cores too (ctest
-# -j2, a shared machine), steps of small models were seen to take ten times as long and more.
+# -j2, a shared machine), steps of small models were seen to take ten times as long and more. The program
+# sets this itself; the programs of tests and benchmarks do not.
 export GOMP_SPINCOUNT ?= 2000
 
 # gcc's ThreadSanitizer cannot start where addresses are randomised over more than 28 bits.

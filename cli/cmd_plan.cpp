@@ -37,6 +37,11 @@ int optimizer_copies(const std::string& optimizer) {
 constexpr const char* kOnce = "true";  // what the parser makes of a flag without a value
 constexpr const char* kAgain = "again";
 
+std::string without_spaces(std::string text) {
+  std::erase(text, ' ');
+  return text;
+}
+
 template <typename Number>
 std::string number_text(Number value) {
   std::array<char, 32> buffer;
@@ -70,7 +75,7 @@ std::string train_command(const PlanFlags& flags, const plan::Plan& plan, const 
   if (flags.precision != "fp32") add("--precision", flags.precision);
   if (flags.exact) add("--exact", "");
   if (!flags.exact && flags.precision == "bf16") add("--streams", "float");
-  if (!flags.budget.empty()) add("--budget", std::to_string(plan.budget) + "B");
+  if (!flags.budget.empty()) add("--budget", without_spaces(flags.budget));
   if (flags.threads > 0) add("--threads", std::to_string(flags.threads));
   if (flags.seed != 0) add("--seed", std::to_string(flags.seed));
   add("--data", text_model ? "persuasion" : "synthetic");

@@ -68,7 +68,7 @@ void visit_fields(Config& c, Visit&& visit) {
       "Also save a checkpoint after so many steps; 0: save at the end only. Checkpoints are saved "
       "at every evaluation unless this is 0",
       c.save_every);
-  visit("save_minutes", "Save a checkpoint at least this often, unless save_every is 0",
+  visit("save_minutes", "Save a checkpoint at least this often, unless --save-every is 0",
         c.save_minutes);
   visit("keep", "Checkpoints that are kept", c.keep);
   visit("resume", "auto: go on where the run in the folder stopped; or a checkpoint's folder",

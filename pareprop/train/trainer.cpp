@@ -173,9 +173,8 @@ class Run {
           ", others at another: expected one folder that all processes see, " + config_.out);
     }
     if (config_.trace > all_steps_) {
-      throw std::invalid_argument("trace: expected a step of the run, 1 to " +
-                                  std::to_string(all_steps_) + ", got " +
-                                  std::to_string(config_.trace));
+      throw FieldError("trace", "expected a step of the run, 1 to " + std::to_string(all_steps_) +
+                                    ", got " + std::to_string(config_.trace));
     }
     if (step_ <= all_steps_) return;
     throw std::invalid_argument("steps: " + std::to_string(all_steps_) +

@@ -124,7 +124,7 @@ std::vector<std::string> words_of(const std::string& line) {
 
 TEST(Plan, EndsWithTheCommandThatTrainsSo) {
   const Outcome people = plan({"--model", "vit_cifar", "--depth", "3", "--width", "128", "--batch",
-                               "32", "--budget", "60MB", "--precision", "bf16"});
+                               "32", "--budget", "60 MB", "--precision", "bf16"});
   ASSERT_EQ(people.code, 0) << people.err;
   const auto begin = people.out.rfind("\n  pareprop train ");
   ASSERT_NE(begin, std::string::npos) << people.out;
@@ -141,7 +141,7 @@ TEST(Plan, EndsWithTheCommandThatTrainsSo) {
   EXPECT_EQ(config["batch"], 32);
   EXPECT_EQ(config["precision"], "bf16");
   EXPECT_EQ(config["streams"], "float") << "as the plan's";
-  EXPECT_EQ(config["budget"], "60000000B");
+  EXPECT_EQ(config["budget"], "60MB");
 }
 
 TEST(Plan, JsonHasAllThatItsTextHas) {

@@ -71,6 +71,22 @@ class FullDevice(unittest.TestCase):
                 self.assertIn("pareprop: cannot write", ended.stderr, words)
 
 
+class LostReader(unittest.TestCase):
+    def test_ends_no_training_but_is_exit_code_1_elsewhere(self):
+        def run_without_reader(*words):
+            reading, writing = os.pipe()
+            os.close(reading)
+            with open(writing, "wb") as lost:
+                return subprocess.run([PROGRAM, *words], stdout=lost, stderr=subprocess.PIPE, text=True)
+        with tempfile.TemporaryDirectory() as folder:
+            out = os.path.join(folder, "run")
+            train = run_without_reader("train", "--model", "vit_digits", "--depth", "1", "--steps", "2",
+                                       "--out", out)
+            self.assertEqual(train.returncode, 0, train.stderr)
+            self.assertTrue(os.path.exists(os.path.join(out, "model.safetensors")))
+        self.assertNotEqual(run_without_reader("models").returncode, 0)
+
+
 class Completion(unittest.TestCase):
     def complete(self, *words):
         script = """source <("$1" completion bash); shift
