@@ -1,11 +1,16 @@
 #!/usr/bin/env python3
 """What only the program as a process shows: python3 program_test.py PATH_TO_PAREPROP"""
 
+import fcntl
 import os
 import pathlib
+import pty
+import signal
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import unittest
 
 PROGRAM = os.path.abspath(sys.argv.pop(1))
@@ -85,6 +90,43 @@ class LostReader(unittest.TestCase):
             self.assertEqual(train.returncode, 0, train.stderr)
             self.assertTrue(os.path.exists(os.path.join(out, "model.safetensors")))
         self.assertNotEqual(run_without_reader("models").returncode, 0)
+
+
+class Terminal(unittest.TestCase):
+    """A run on a terminal of 80 columns that is interrupted."""
+
+    def test_the_line_of_progress_fits_and_is_gone_before_the_summary(self):
+        master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        with tempfile.TemporaryDirectory() as folder:
+            process = subprocess.Popen(
+                [PROGRAM, "train", "--model", "vit_digits", "--depth", "1", "--batch", "8", "--steps",
+                 "1000000", "--threads", "1", "--out", os.path.join(folder, "run")],
+                stdin=slave, stdout=slave, stderr=slave)
+            os.close(slave)
+            seen, asked = b"", False
+            while True:
+                try:
+                    more = os.read(master, 65536)
+                except OSError:  # nobody holds the other end any more
+                    break
+                if not more:
+                    break
+                seen += more
+                if not asked and seen.count(b"samples/s") >= 3:
+                    process.send_signal(signal.SIGINT)
+                    asked = True
+            self.assertEqual(process.wait(), 128 + signal.SIGINT, seen[-2000:])
+        os.close(master)
+        lines = [line for part in seen.decode().split("\n") for line in part.split("\r\x1b[K")]
+        progress = [line for line in lines if " left  step " in line]
+        self.assertGreaterEqual(len(progress), 3, seen[-2000:])
+        for line in progress:
+            self.assertRegex(line, r"^\d+:\d\d(:\d\d)? left  step \d+/1000000  loss ")
+            self.assertLess(len(line.rstrip("\r")), 80, line)
+        stopped = [line for line in lines if "stopped and saved" in line]
+        self.assertEqual(len(stopped), 1)
+        self.assertTrue(stopped[0].startswith("stopped and saved"), stopped)
 
 
 class Completion(unittest.TestCase):
