@@ -1,3 +1,5 @@
+#include <ATen/Parallel.h>
+
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
@@ -7,6 +9,7 @@
 
 #include "cli/bench_flags.h"
 #include "cli/command.h"
+#include "cli/model_flags.h"
 #include "cli/output_file.h"
 #include "cli/progress.h"
 #include "cli/table.h"
@@ -65,6 +68,11 @@ std::string closing_words(const sweep::Sweep& asked, const sweep::SweepResult& r
 int bench(const BenchFlags& flags, const Console& console) {
   const sweep::Sweep asked = sweep_of(flags);
   const JsonOutput json(flags.json, console.out);
+  // Before the file of results is made: what cannot be leaves none.
+  for (const sweep::Case& one : cases_of(asked, at::get_num_threads())) {
+    if (flags.sweep.empty()) expect_sizes(one.change);
+    models::make_model(one.model, one.change, {.device = at::kMeta});
+  }
   std::optional<sweep::ResultsFile> file;
   if (!flags.out.empty()) file.emplace(flags.out);
 

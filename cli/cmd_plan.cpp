@@ -37,6 +37,14 @@ int optimizer_copies(const std::string& optimizer) {
 constexpr const char* kOnce = "true";  // what the parser makes of a flag without a value
 constexpr const char* kAgain = "again";
 
+std::int64_t budget_of(const std::string& text) {
+  try {
+    return text.empty() ? plan::free_budget() : plan::parse_byte_size(text);
+  } catch (const std::invalid_argument& error) {
+    throw UsageError(std::string("--budget: ") + error.what());
+  }
+}
+
 std::string without_spaces(std::string text) {
   std::erase(text, ' ');
   return text;
@@ -118,8 +126,7 @@ int plan_model(const PlanFlags& flags, const Console& console) {
   if (!flags.measure.empty() && flags.measure != kOnce && flags.measure != kAgain) {
     throw UsageError("--measure: expected no value, or 'again', got '" + flags.measure + "'");
   }
-  const std::int64_t budget =
-      flags.budget.empty() ? plan::free_budget() : plan::parse_byte_size(flags.budget);
+  const std::int64_t budget = budget_of(flags.budget);
   const Precision precision = parse_precision(flags.precision);
   const plan::StepShape shape{.batch = flags.batch,
                               .precision = precision,

@@ -66,10 +66,26 @@ void apply_step_flags(const StepFlags& flags) {
   if (flags.threads > 0) at::set_num_threads(flags.threads);
 }
 
+void expect_sizes(const models::Overrides& change) {
+  const auto at_most = [](const char* flag, std::int64_t most, std::optional<std::int64_t> size) {
+    if (size && *size > most) {
+      throw UsageError(std::string(flag) + ": expected at most " + std::to_string(most) + ", got " +
+                       std::to_string(*size));
+    }
+  };
+  for (const int depth : change.depths) at_most("--depth", models::kMostBlocks, depth);
+  at_most("--width", models::kMostWidth, change.width);
+  at_most("--image-size", models::kMostImageSize, change.image_size);
+  at_most("--seq-len", models::kMostTokens, change.length);
+  at_most("--classes", models::kMostClasses, change.classes);
+  at_most("--vocabulary", models::kMostVocabulary, change.vocabulary);
+}
+
 std::shared_ptr<models::Model> make_model(const ModelFlags& flags,
                                           const models::WeightOptions& weights) {
   expect_probability("--dropout", flags.overrides.dropout.value_or(0.0));
   expect_probability("--drop-path", flags.overrides.drop_path.value_or(0.0));
+  expect_sizes(flags.overrides);
   return models::make_model(flags.model, flags.overrides, weights);
 }
 

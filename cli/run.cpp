@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <memory>
 #include <ostream>
+#include <sstream>
 #include <thread>
 #include <vector>
 
@@ -40,19 +42,28 @@ std::string help_command(const CLI::App& app) {
   return help_command(given.empty() ? nullptr : given.front());
 }
 
-// --help in lines of 80 columns, with the aliases at its end.
-void fit_help(CLI::App& app) {
-  constexpr std::size_t kFlags = 34;
-  app.get_formatter()->column_width(kFlags);
-  auto commands = app.get_subcommands([](CLI::App*) { return true; });
-  for (CLI::App* command : commands) {
-    command->get_formatter()->column_width(kFlags);
-    command->footer(aliases_text(*command));
-    for (CLI::Option* option : command->get_options()) {
-      option->description(wrapped(option->get_description(), kPageWidth - kFlags));
-    }
+// --help in lines of 80 columns.
+class HelpFormatter : public CLI::Formatter {
+ public:
+  HelpFormatter() { column_width(kNames); }
+
+  std::string make_description(const CLI::App* app) const override {
+    return app->get_description().empty() ? "" : wrapped(app->get_description()) + "\n";
   }
-}
+  std::string make_subcommand(const CLI::App* command) const override {
+    std::ostringstream out;
+    CLI::detail::format_help(out, command->get_name(), beside(command->get_description()), kNames);
+    return out.str();
+  }
+  std::string make_option_desc(const CLI::Option* option) const override {
+    return beside(option->get_description());
+  }
+
+ private:
+  static constexpr std::size_t kNames = 34;
+
+  static std::string beside(const std::string& text) { return wrapped(text, kPageWidth - kNames); }
+};
 
 int run_action(const Action& action, const Console& console, const std::string& help) {
   try {
@@ -112,6 +123,7 @@ Ended run_command(int argc, const char* const* argv, std::ostream& out, std::ost
   app.set_version_flag(
       "--version", "pareprop " PAREPROP_VERSION " (libtorch " + std::string(TORCH_VERSION) + ")");
   app.option_defaults()->always_capture_default();
+  app.formatter(std::make_shared<HelpFormatter>());
   app.require_subcommand(0, 1);
   const std::vector<std::pair<std::string, Action>> commands = {
       {"models", add_models(app)},        {"plan", add_plan(app)},
@@ -120,7 +132,9 @@ Ended run_command(int argc, const char* const* argv, std::ostream& out, std::ost
       {"bench", add_bench(app)},          {"report", add_report(app)},
       {"trace", add_trace(app)},          {"demo", add_demo(app)},
       {"completion", add_completion(app)}};
-  fit_help(app);
+  for (CLI::App* command : app.get_subcommands([](CLI::App*) { return true; })) {
+    command->footer(aliases_text(*command));
+  }
 
   const std::vector<std::string> words =
       with_own_flags(app, {argv + std::min(argc, 1), argv + argc});

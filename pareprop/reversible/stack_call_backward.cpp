@@ -208,7 +208,7 @@ void StackCall::check_drift() {
       "). Either the branch does not compute the same again (randomness must come from "
       "pareprop::dropout or drop_path, and no state may change), or rounding errors grow: use "
       "exact "
-      "streams (--streams exact; in C++ StackOptions::arithmetic), which have none, or mode "
+      "streams (--exact; in C++ StackOptions::arithmetic), which have none, or mode "
       "checkpoint; in C++ also Policy::anchor or a larger StackOptions::drift_limit");
 }
 

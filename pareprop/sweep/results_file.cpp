@@ -5,11 +5,11 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <system_error>
+
+#include "pareprop/io/input_file.h"
 
 namespace pareprop::sweep {
 namespace {
@@ -89,12 +89,7 @@ Content content_of(const fs::path& path, std::string_view text) {
 
 std::string text_of(const fs::path& path) {
   if (fs::is_directory(path)) refuse(path, "is a folder: give the name of a file");
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    throw std::runtime_error("cannot read the results '" + path.string() +
-                             "': is there such a file?");
-  }
-  return {std::istreambuf_iterator<char>(file), {}};
+  return io::read_text_file(path, {.most_bytes = io::kAnySize});
 }
 
 }  // namespace

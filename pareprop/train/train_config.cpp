@@ -14,6 +14,7 @@
 #include "pareprop/io/json.h"
 #include "pareprop/io/utf8.h"
 #include "pareprop/ops/precision.h"
+#include "pareprop/plan/byte_size.h"
 #include "pareprop/train/config_fields.h"
 #include "pareprop/train/field_error.h"
 #include "pareprop/train/learning_rate.h"
@@ -278,6 +279,9 @@ void check(const TrainConfig& c) {
     expect_field(io::first_ill_formed(field.value) == field.value.size(), field.key.c_str(),
                  "expected text in UTF-8, got " + io::in_quotes(field.value) +
                      "; rename the file or folder, or make a link to it");
+  }
+  if (!c.budget.empty()) {
+    parses("budget", c.budget, [](const std::string& text) { plan::parse_byte_size(text); });
   }
   parses("mode", c.mode, [](const std::string& text) { parse_mode(text); });
   parses("precision", c.precision, [](const std::string& text) { parse_precision(text); });

@@ -129,7 +129,7 @@ TEST(Report, RefusesWhatItCannotShow) {
   put(folder / "empty", "");
   put(folder / "other", "{\"pareprop\":\"bench\",\"version\":7}\n");
   expect_refused({"report"}, {"results"});
-  expect_refused({"report", folder / "none"}, {"none", "such a file"});
+  expect_refused({"report", folder / "none"}, {"none", "No such file"});
   expect_refused({"report", folder / "empty", "--out", folder / "a.html"}, {"holds no results"});
   expect_refused({"report", folder / "other", "--out", folder / "a.html"}, {"version 7"});
   EXPECT_EQ(folder.files(), 2);

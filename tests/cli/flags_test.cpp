@@ -190,6 +190,14 @@ TEST(Json, ErrorsNameLineAndColumn) {
   }
 }
 
+TEST(Json, PipesAndDevicesAreNoResults) {
+  const ScratchFolder folder;
+  ASSERT_EQ(mkfifo((folder / "fifo").c_str(), 0600), 0);
+  const auto run = run_program({"report", folder / "fifo", "--out", folder / "a.html"});
+  EXPECT_NE(run.code, 0);
+  EXPECT_NE(run.err.find("expected a regular file"), std::string::npos) << run.err;
+}
+
 TEST(Json, PipesAndDevicesAreNoConfiguration) {
   const ScratchFolder folder;
   ASSERT_EQ(mkfifo((folder / "fifo").c_str(), 0600), 0);
@@ -230,6 +238,23 @@ TEST(Numbers, ThatNobodyMeansAreRefusedAtOnce) {
   }
 }
 
+TEST(Numbers, SizesBeyondAnyNetworkNameTheFlag) {
+  const ScratchFolder folder;
+  for (const char* command : {"verify", "bench", "trace", "plan", "train"}) {
+    for (const char* flag : {"--depth", "--width", "--image-size"}) {
+      std::vector<std::string> words = {command, flag, "1000000000"};
+      if (words[0] != "verify" && words[0] != "plan")
+        words.insert(words.end(), {"--out", folder / "out"});
+      const auto run = run_program(words);
+      EXPECT_EQ(run.code, 2) << run.err;
+      EXPECT_EQ(run.err.rfind(std::string("pareprop: ") + flag + ": expected at most ", 0), 0u)
+          << command << ": " << run.err;
+    }
+  }
+  EXPECT_EQ(run_program({"bench", "--model", "vit_huger", "--out", folder / "out"}).code, 2);
+  EXPECT_EQ(folder.files(), 0) << "a failed start leaves nothing";
+}
+
 TEST(Resume, NeedsNoOtherFlag) {
   const ScratchFolder folder;
   const std::string out = folder / "run";
@@ -251,7 +276,8 @@ TEST(Resume, NeedsNoOtherFlag) {
 TEST(Presets, AreListedWithTheirBatchSizes) {
   const auto table = run_program({"train", "--preset", "list"});
   expect_success(table);
-  EXPECT_NE(table.out.find("rev-swin-tiny  swin_tiny        1024"), std::string::npos) << table.out;
+  EXPECT_NE(table.out.find("rev-swin-tiny  swin_tiny         1024"), std::string::npos)
+      << table.out;
   const auto rows =
       json::parse(run_program({"train", "--preset", "list", "--json", "-"}).out).at("rows");
   ASSERT_GE(rows.size(), 7U);

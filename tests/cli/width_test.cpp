@@ -43,7 +43,7 @@ TEST(Width, EveryCommandFits80Columns) {
   expect_fits({"models"});
   expect_fits({"models", "--plain"});
   expect_fits(
-      {"plan", "--model", "roberta_large", "--depth", "100", "--batch", "64", "--budget", "8GiB"},
+      {"plan", "--model", "roberta_large", "--depth", "100", "--batch", "4", "--budget", "64GiB"},
       "  pareprop train ");
   expect_fits({"plan", "--model", "mvit_v1_base", "--batch", "64", "--budget", "4GiB"},
               "  pareprop train ");

@@ -303,7 +303,7 @@ TEST(StackErrors, LeaveTheStackUsable) {
       *wrong = 0.5;
       if (mode != Mode::stored) {
         EXPECT_THAT(message_of([&] { loss.backward(); }),
-                    AllOf(HasSubstr("recomputation differs"), HasSubstr("--streams exact"),
+                    AllOf(HasSubstr("recomputation differs"), HasSubstr("--exact"),
                           HasSubstr("StackOptions::drift_limit")));
         EXPECT_THAT(message_of([&] { loss.backward(); }), HasSubstr("freed"));
       }
