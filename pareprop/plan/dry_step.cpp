@@ -165,8 +165,8 @@ Prediction DryStep::run(const StepPlan& plan, std::int64_t batch, bool accumulat
     // What two tasks share goes with the later one, which another order makes another: seldom.
     usage.at_most += usage.activation_peak / 64;
   }
-  usage.activation_peak += more + shape_.other_bytes;
-  usage.total_peak += more + shape_.other_bytes - before.total_live;
+  usage.activation_peak += more + shape_.others(batch);
+  usage.total_peak += more + shape_.others(batch) - before.total_live;
   if (shape_.only_activations) usage.total_peak = usage.activation_peak;
   usage.at_most += usage.total_peak;
   return usage;
@@ -195,7 +195,8 @@ DryStep::Metered DryStep::metered(Policy policy, int lanes, bool recompute_betwe
 Profile DryStep::profile(bool recompute_between) {
   const memory::Usage besides = others();
   const std::int64_t before =
-      (shape_.only_activations ? besides.activation_live : besides.total_live) - shape_.other_bytes;
+      (shape_.only_activations ? besides.activation_live : besides.total_live) -
+      shape_.others(shape_.batch);
   const Metered lean = metered(Policy::reverse, kSerial, recompute_between);
   const std::size_t stacks = lean.runs.size();
   Profile profile{.stacks = std::vector<StackProfile>(stacks), .below = lean.below - before};

@@ -20,7 +20,10 @@ struct StepShape {
   int optimizer_copies = 2;       // of the weights: AdamW has two, an average one more
   bool accumulates = false;       // gradients of an earlier micro-step are there already
   bool only_activations = false;  // totals do not count weights, gradients and optimizer
-  std::int64_t other_bytes = 0;   // batches that wait, buffers of other processes
+  std::int64_t other_bytes = 0;   // data, buffers of other processes
+  std::int64_t sample_bytes = 0;  // more of them for each sample: batches that wait
+
+  std::int64_t others(std::int64_t samples) const { return other_bytes + samples * sample_bytes; }
 };
 
 // How a step is run: policies with or without overlap, or, in a plain network, a mode.

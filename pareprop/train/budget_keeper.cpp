@@ -43,23 +43,25 @@ auto possible(const TrainConfig& config, Action&& action) {
   }
 }
 
-// Of what waits while a step runs.
-std::int64_t waiting_bytes(const TrainConfig& config, const TrainingData& data,
-                           const models::Model& model, int processes) {
+// Of each sample of the batches that wait while a step runs.
+std::int64_t sample_bytes(const TrainConfig& config, const TrainingData& data,
+                          const models::Model& model) {
   const int waiting = data::batches_ahead(config.workers) + config.workers;
-  std::int64_t bytes = waiting * bytes_of(model.example(config.batch, 0));
+  std::int64_t bytes = waiting * bytes_of(model.example(1, 0));
   // Each sequence may have one masked token more than the mean: its scores, and their gradient.
   if (data.text) {
     const double mean = data::kMaskedShare * static_cast<double>(model.tokens());
-    const double more = static_cast<double>(config.batch) * (std::ceil(mean) - mean);
-    bytes += static_cast<std::int64_t>(
-        2.0 * more * static_cast<double>(data.text->tokenizer.size()) * sizeof(float));
+    const auto scores = static_cast<double>(data.text->tokenizer.size()) * sizeof(float);
+    bytes += static_cast<std::int64_t>(std::ceil(2.0 * (std::ceil(mean) - mean) * scores));
   }
-  // Gradients travel in copies.
-  if (processes > 1) {
-    for (const at::Tensor& weight : model.parameters()) {
-      bytes += static_cast<std::int64_t>(weight.nbytes());
-    }
+  return bytes;
+}
+
+// Gradients travel to other processes in copies.
+std::int64_t travelling_bytes(const models::Model& model) {
+  std::int64_t bytes = 0;
+  for (const at::Tensor& weight : model.parameters()) {
+    bytes += static_cast<std::int64_t>(weight.nbytes());
   }
   return bytes;
 }
@@ -83,10 +85,13 @@ BudgetKeeper::BudgetKeeper(const TrainConfig& config, const TrainingData& data,
               .precision = parse_precision(config.precision),
               .arithmetic = arithmetic_of(config),
               .optimizer_copies = config.ema > 0.0 ? 3 : 2,
-              .accumulates = config.accumulate > 1}),
-      waiting_bytes_(
-          possible(config, [&] { return waiting_bytes(config, data, *make_(), processes.all); })) {
-  shape_.other_bytes = memory::usage().total_live + waiting_bytes_;
+              .accumulates = config.accumulate > 1}) {
+  possible(config, [&] {
+    const auto model = make_();
+    shape_.sample_bytes = sample_bytes(config, data, *model);
+    if (processes.all > 1) travelling_bytes_ = travelling_bytes(*model);
+  });
+  shape_.other_bytes = memory::usage().total_live + travelling_bytes_;
 }
 
 plan::Planner BudgetKeeper::make_planner() const {
@@ -189,7 +194,7 @@ plan::Plan BudgetKeeper::decide(models::Model& model, const StackOptions& option
 }
 
 void BudgetKeeper::plan(models::Model& model, const StackOptions& options, std::int64_t live) {
-  shape_.other_bytes = live + waiting_bytes_;
+  shape_.other_bytes = live + travelling_bytes_;
   plan_ = decide(model, options);
   memory::reset_peaks();
   check_fits();

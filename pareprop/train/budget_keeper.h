@@ -73,7 +73,7 @@ class BudgetKeeper {
   const std::int64_t budget_;
   const std::function<std::shared_ptr<models::Model>()> make_;
   plan::StepShape shape_;
-  std::int64_t waiting_bytes_;  // of batches and gradients on their way, part of the shape's others
+  std::int64_t travelling_bytes_ = 0;  // of gradients on their way to other processes
   std::optional<plan::StepTimes> times_;
   plan::Plan plan_;
   bool forced_ = false;      // it was said that the plan does not fit

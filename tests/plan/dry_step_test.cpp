@@ -120,6 +120,7 @@ TEST(DryStep, CountsOptimizerAndWhatItIsTold) {
   };
   const std::int64_t weights = make()->parameter_count() * 4;
   const std::int64_t without = peak({.batch = 2, .optimizer_copies = 0});
+  EXPECT_EQ(peak({.batch = 2, .sample_bytes = 500}), peak({.batch = 2, .other_bytes = 1000}));
   EXPECT_EQ(peak({.batch = 2, .optimizer_copies = 3, .other_bytes = 1000}),
             without + 3 * weights + 1000);
   // Gradients are there from the start when micro-steps are added up.
