@@ -73,7 +73,7 @@ class WithLittleMemory(unittest.TestCase):
                             ("--accumulate", "9000000000000000000"), ("--log-every", "9000000000000000000")):
             done = self.train(flag, value)
             self.assertEqual(done.returncode, 2, (flag, done.stderr))
-            self.assertIn("expected at most", done.stderr)
+            self.assertRegex(done.stderr, rf"^pareprop: {flag}: expected (at most|[\d.]+ to) \d")
             self.assertFalse(self.out.exists(), flag)
 
     def test_out_of_memory_is_a_message(self):
