@@ -1,6 +1,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <iostream>
 
 #include "cli/run.h"
@@ -20,5 +21,7 @@ void open_standard_descriptors() {
 
 int main(int argc, char** argv) {
   open_standard_descriptors();
+  // A limit on the size of files (ulimit -f) is an error of the write then, as a full disk is.
+  std::signal(SIGXFSZ, SIG_IGN);
   return pareprop::cli::run(argc, argv, std::cout, std::cerr);
 }

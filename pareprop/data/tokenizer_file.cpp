@@ -34,16 +34,32 @@ BpeTables read_tables(const fs::path& path) {
   return parse_vocabulary(text_of(path / kVocab), text_of(path / kMerges));
 }
 
-}  // namespace
+BpeTables read_saved_tables(const fs::path& folder) {
+  BpeTables tables = read_tables(folder / kTokenizer);
+  // Which tokens are special is in the first file only.
+  const BpeTables older = parse_vocabulary(text_of(folder / kVocab), text_of(folder / kMerges));
+  if (tables.tokens == older.tokens && tables.merges == older.merges) return tables;
+  throw std::invalid_argument(
+      "tokenizer.json is not the tokenizer of vocab.json and merges.txt: one of them was damaged "
+      "or "
+      "replaced");
+}
 
-Tokenizer load_tokenizer(const fs::path& path) {
+template <typename Read>
+Tokenizer load(const fs::path& path, Read read) {
   try {
-    return Tokenizer(read_tables(path));
+    return Tokenizer(read(path));
   } catch (const std::invalid_argument& error) {
     throw std::invalid_argument("cannot load a tokenizer from '" + path.string() +
                                 "': " + error.what());
   }
 }
+
+}  // namespace
+
+Tokenizer load_tokenizer(const fs::path& path) { return load(path, read_tables); }
+
+Tokenizer load_saved_tokenizer(const fs::path& folder) { return load(folder, read_saved_tables); }
 
 void save_tokenizer(const Tokenizer& tokenizer, const fs::path& folder) {
   fs::create_directories(folder);

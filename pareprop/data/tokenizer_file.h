@@ -12,6 +12,10 @@ namespace pareprop::data {
 // cannot be read.
 Tokenizer load_tokenizer(const std::filesystem::path& path);
 
+// What save_tokenizer() wrote. Its files are compared with one another: std::invalid_argument also
+// when one of them was damaged so that it is a tokenizer's still, but another one's.
+Tokenizer load_saved_tokenizer(const std::filesystem::path& folder);
+
 // Writes tokenizer.json, tokenizer_config.json, vocab.json and merges.txt into a folder, which is
 // made where it is missing: Hugging Face's tokenizers and transformers (AutoTokenizer) load them.
 // Each file is whole or not there. Errors as AtomicFile's.

@@ -89,4 +89,10 @@ json parse_json(std::string_view text, std::string_view name) {
   }
 }
 
+std::string json_fault(const std::exception& error) {
+  const std::string what = error.what();
+  const auto end = what.starts_with("[json.exception") ? what.find("] ") : std::string::npos;
+  return printable(end == std::string::npos ? what : what.substr(end + 2));
+}
+
 }  // namespace pareprop::io

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <exception>
 #include <nlohmann/json_fwd.hpp>
+#include <string>
 #include <string_view>
 
 namespace pareprop::io {
@@ -15,5 +17,9 @@ inline constexpr int kDeepestJson = 100;
 //
 // Not for the installed package's users: they need not have nlohmann's headers.
 nlohmann::json parse_json(std::string_view text, std::string_view source);
+
+// What nlohmann's library says of a value that is not what was asked for ("key 'step' not found"),
+// without the name of its exception.
+std::string json_fault(const std::exception& error);
 
 }  // namespace pareprop::io

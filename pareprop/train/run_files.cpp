@@ -6,6 +6,7 @@
 
 #include "pareprop/data/tokenizer_file.h"
 #include "pareprop/io/atomic_file.h"
+#include "pareprop/io/checksum.h"
 #include "pareprop/io/input_file.h"
 #include "pareprop/io/json.h"
 #include "pareprop/models/registry.h"
@@ -25,6 +26,16 @@ using nlohmann::ordered_json;
 
 fs::path config_file(const fs::path& run) { return run / "config.json"; }
 fs::path classes_file(const fs::path& run) { return run / "classes.json"; }
+
+// Of all but itself. Not in the files of earlier versions.
+constexpr const char* kChecksum = "xxh64";
+
+std::string checksum_of(nlohmann::json json) {
+  json.erase(kChecksum);
+  io::Checksum sum;
+  sum.update(json.dump());
+  return io::hex(sum.value());
+}
 
 // A file of the run's folder, and not a link to one elsewhere.
 std::string read_text(const fs::path& path) {
@@ -47,8 +58,12 @@ void load_classes(const fs::path& run, TrainedRun& loaded, models::Overrides& ch
     change.image_size = json.at("image_size").get<std::int64_t>();
     change.channels = json.at("channels").get<std::int64_t>();
     change.classes = static_cast<std::int64_t>(loaded.class_names.size());
+    if (json.contains(kChecksum) && json[kChecksum] != checksum_of(json)) {
+      throw std::invalid_argument(
+          path.string() + ": its checksum is not that of its content: it was damaged or edited");
+    }
   } catch (const nlohmann::json::exception& error) {
-    throw std::invalid_argument(path.string() + ": " + error.what());
+    throw std::invalid_argument(path.string() + ": " + io::json_fault(error));
   }
   check_augment(loaded.augment);
 }
@@ -112,12 +127,13 @@ void write_run_files(const fs::path& run, const TrainConfig& config, const Train
     return;
   }
   const auto& shape = dynamic_cast<const models::ImageModel&>(model).shape();
-  const ordered_json json = {{"classes", data.class_names()},
-                             {"image_size", shape.image_size},
-                             {"channels", shape.channels},
-                             {"mean", data.images->augment.mean},
-                             {"deviation", data.images->augment.deviation},
-                             {"centre_share", data.images->augment.centre_share}};
+  ordered_json json = {{"classes", data.class_names()},
+                       {"image_size", shape.image_size},
+                       {"channels", shape.channels},
+                       {"mean", data.images->augment.mean},
+                       {"deviation", data.images->augment.deviation},
+                       {"centre_share", data.images->augment.centre_share}};
+  json[kChecksum] = checksum_of(json);
   io::write_file(classes_file(run), json.dump(2) + "\n");
 }
 
@@ -126,7 +142,7 @@ TrainedRun load_run(const fs::path& run, WhichWeights which) {
   loaded.config = run_config(run);
   models::Overrides change = overrides_of(loaded.config);
   if (fs::exists(tokenizer_folder(run))) {
-    loaded.tokenizer = data::load_tokenizer(tokenizer_folder(run));
+    loaded.tokenizer = data::load_saved_tokenizer(tokenizer_folder(run));
     change.vocabulary = loaded.tokenizer->size();
     change.length = loaded.config.seq_len.value_or(kTextLength);
   } else {

@@ -81,6 +81,7 @@ void RunWriter::add(const StepRecord& record) {
 void RunWriter::add(const EvaluationRecord& record, const models::Model& model,
                     const Evaluation& found) {
   if (!log_) return;
+  folder_->check_there();
   best_->offer(model, record.step, found);
   log_->add(record);
 }

@@ -83,6 +83,7 @@ std::string format_manifest(const Manifest& manifest) {
 Manifest parse_manifest(std::string_view text) {
   try {
     json whole = io::parse_json(text, "it");
+    if (!whole.is_object()) throw std::runtime_error("it is not what was written: no JSON object");
     const int format = whole.at("format").get<int>();
     if (format != kFormat) {
       throw std::runtime_error("it has format " + std::to_string(format) +
@@ -103,7 +104,7 @@ Manifest parse_manifest(std::string_view text) {
   } catch (const std::invalid_argument& error) {
     throw std::runtime_error(error.what());
   } catch (const json::exception& error) {
-    throw std::runtime_error(std::string("it is not what was written: ") + error.what());
+    throw std::runtime_error("it is not what was written: " + io::json_fault(error));
   }
 }
 

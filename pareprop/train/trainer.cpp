@@ -156,7 +156,7 @@ class Run {
   void check_tokenizer() const {
     const fs::path own = tokenizer_folder(config_.out);
     if (!data_.text || !fs::exists(own)) return;
-    if (data::load_tokenizer(own).tables() == data_.text->tokenizer.tables()) return;
+    if (data::load_saved_tokenizer(own).tables() == data_.text->tokenizer.tables()) return;
     throw FieldError(
         "tokenizer",
         config_.tokenizer + " is not the one that the run was trained with, " + own.string());

@@ -33,6 +33,25 @@ TEST(TokenizerFile, SaysWhatItIsForTransformers) {
   EXPECT_NE(config.find("\"tokenizer_class\": \"RobertaTokenizer\""), std::string::npos) << config;
 }
 
+// Swapped ids are a tokenizer's still.
+TEST(TokenizerFile, DamageThatIsATokenizersStillIsFound) {
+  const TemporaryFolder folder;
+  const Tokenizer tokenizer(testing::small_tables({{"a", "b"}}));
+  save_tokenizer(tokenizer, folder / "saved");
+  EXPECT_EQ(load_saved_tokenizer(folder / "saved").tables(), tokenizer.tables());
+  BpeTables swapped = tokenizer.tables();
+  std::swap(swapped.tokens[10], swapped.tokens[11]);
+  save_tokenizer(Tokenizer(swapped), folder / "other");
+  fs::copy_file(folder / "other" / "tokenizer.json", folder / "saved" / "tokenizer.json",
+                fs::copy_options::overwrite_existing);
+  EXPECT_NE(message_of<std::invalid_argument>([&] {
+              load_saved_tokenizer(folder / "saved");
+            }).find("damaged or replaced"),
+            std::string::npos);
+  fs::remove(folder / "saved" / "vocab.json");
+  EXPECT_THROW(load_saved_tokenizer(folder / "saved"), std::exception);
+}
+
 TEST(TokenizerFile, NamesTheFileInErrors) {
   const TemporaryFolder folder;
   io::testing::put(folder / "tokenizer.json", R"({"model": {"type": "WordPiece"}})");

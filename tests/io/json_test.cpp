@@ -50,6 +50,17 @@ TEST(Json, StringsAreUtf8) {
             "run/config.json: line 1, column 4: there is a zero byte; expected JSON");
 }
 
+TEST(Json, FaultsAreSaidWithoutTheNameOfAnException) {
+  const nlohmann::json value = parse_json("{\"a\": 1}", "it");
+  try {
+    value.at("step");
+    FAIL();
+  } catch (const nlohmann::json::exception& error) {
+    EXPECT_EQ(json_fault(error), "key 'step' not found");
+  }
+  EXPECT_EQ(json_fault(std::runtime_error("other")), "other");
+}
+
 TEST(Json, WhatATerminalWouldObeyIsEscapedInMessages) {
   const std::string message = fault("[\"a\x1b[31m");
   EXPECT_EQ(message.find('\x1b'), std::string::npos) << message;

@@ -298,6 +298,22 @@ TEST(SafeRun, WhatKilledProcessesLeftIsRemoved) {
   EXPECT_FALSE(fs::exists(left));
 }
 
+// A mean that is another number still would give other answers, and nobody would know.
+TEST(SafeRun, DamageOfTheClassesFileIsFound) {
+  const TemporaryFolder folder;
+  TrainConfig config = tiny(folder / "run");
+  config.steps = 1;
+  train_alone(config);
+  EXPECT_NO_THROW(load_run(folder / "run"));
+  std::string text = content(folder / "run/classes.json");
+  text.replace(text.find("0.30"), 4, "0.31");
+  put(folder / "run/classes.json", text);
+  EXPECT_NE(message_of<std::invalid_argument>([&] {
+              load_run(folder / "run");
+            }).find("damaged or edited"),
+            std::string::npos);
+}
+
 TEST(SafeRun, AFinishedRunIsLeftAsItIs) {
   const TemporaryFolder folder;
   TrainConfig config = tiny(folder / "run");
