@@ -47,8 +47,9 @@ std::vector<Value> parsed(const char* flag, const std::vector<std::string>& text
 sweep::Grid grid_of(const BenchFlags& flags) {
   for (const auto batch : flags.batches) expect_batch(batch);
   for (const auto threads : flags.threads) expect_threads(threads);
-  expect_probability("--dropout", flags.change.dropout.value_or(0.0));
-  expect_probability("--drop-path", flags.change.drop_path.value_or(0.0));
+  check_changes(flags.change);
+  for (const auto size : flags.image_sizes) check_changes({.image_size = size});
+  for (const auto length : flags.seq_lens) check_changes({.length = length});
   return {.models = flags.models,
           .depths = parsed<std::vector<int>>("--depth", flags.depths, depths_of),
           .image_sizes = flags.image_sizes,
@@ -83,7 +84,7 @@ void add_bench_flags(CLI::App& command, BenchFlags& flags) {
   add_change_flags(command, flags.change);
   command.add_flag("--exact", flags.exact,
                    "Fixed-point streams, recovered bit for bit (default: off)");
-  command.add_option("--seed", flags.seed, "Of weights, data and dropout");
+  add_seed_flag(command, flags.seed, "Of weights, data and dropout");
   const auto of_cases = command.get_options(
       [&](const CLI::Option* option) { return option != command.get_help_ptr(); });
   auto* sweep = command

@@ -9,6 +9,7 @@
 
 #include "cli/command.h"
 #include "cli/demo_report.h"
+#include "cli/model_flags.h"
 #include "cli/output_file.h"
 #include "cli/printable_stream.h"
 #include "cli/progress.h"
@@ -130,7 +131,7 @@ Action add_demo(CLI::App& app) {
       ->add_option("--out", flags->out,
                    "Folder for lanes.svg and trace.json, created where missing (default: none)")
       ->type_name("DIR");
-  command->add_option("--seed", flags->training.seed, "Of weights, and of the order of images");
+  add_seed_flag(*command, flags->training.seed, "Of weights, and of the order of images");
   command->add_option("--threads", flags->threads, "CPU threads; 0: all cores");
   command->add_option("--json", flags->json, kJsonHelp)->type_name("FILE");
   return [flags](const Console& console) { return run_demo(*flags, console); };

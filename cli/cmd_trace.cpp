@@ -141,7 +141,7 @@ Action add_trace(CLI::App& app) {
   command->add_flag("--exact", flags->exact,
                     "Fixed-point streams, recovered bit for bit (default: off)");
   command->add_option("--steps", flags->steps, "The last one is recorded");
-  command->add_option("--seed", flags->seed, "Of weights, data and dropout");
+  add_seed_flag(*command, flags->seed, "Of weights, data and dropout");
   command->add_option("--threads", flags->threads, "CPU threads; 0: all cores");
   command->add_option("--out", flags->out, "The trace, as JSON")->type_name("FILE");
   command->add_option("--svg", flags->svg, "The step as a picture (default: none)")

@@ -6,9 +6,13 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <algorithm>
+#include <charconv>
+#include <limits>
+#include <optional>
 
 #include "cli/command.h"
 #include "cli/output_file.h"
+#include "pareprop/models/overrides.h"
 
 namespace pareprop::cli {
 
@@ -22,6 +26,31 @@ void add_change_flags(CLI::App& command, models::Overrides& change) {
   command.add_option("--dropout", change.dropout, "Probability (default: the model's)");
   command.add_option("--drop-path", change.drop_path,
                      "Probability at the last block (default: the model's)");
+}
+
+void add_seed_flag(CLI::App& command, std::uint64_t& seed, const std::string& help) {
+  command.add_option("--seed", seed, help)->check([](const std::string& text) -> std::string {
+    std::uint64_t number = 0;
+    const char* const end = text.data() + text.size();
+    const auto [rest, error] = std::from_chars(text.data(), end, number);
+    if (error == std::errc() && rest == end) return {};
+    return "expected a whole number from 0 to " +
+           std::to_string(std::numeric_limits<std::uint64_t>::max()) + ", got '" + text + "'";
+  });
+}
+
+void check_changes(const models::Overrides& change) {
+  const auto size = [](const char* flag, std::int64_t most, std::optional<std::int64_t> got) {
+    if (got) expect_between(flag, 1, most, *got);
+  };
+  for (const int depth : change.depths) expect_between("--depth", 0, models::kMostBlocks, depth);
+  size("--width", models::kMostWidth, change.width);
+  size("--image-size", models::kMostImageSize, change.image_size);
+  size("--seq-len", models::kMostTokens, change.length);
+  size("--classes", models::kMostClasses, change.classes);
+  size("--vocabulary", models::kMostVocabulary, change.vocabulary);
+  expect_probability("--dropout", change.dropout.value_or(0.0));
+  expect_probability("--drop-path", change.drop_path.value_or(0.0));
 }
 
 void add_model_flags(CLI::App& command, ModelFlags& flags) {
@@ -50,7 +79,7 @@ void add_one_step_flags(CLI::App& command, StepFlags& flags) {
   command.add_option("--precision", flags.precision, "Of the branches: fp32, bf16 or fp64");
   command.add_flag("--exact", flags.exact,
                    "Fixed-point streams, recovered bit for bit (default: off)");
-  command.add_option("--seed", flags.seed, "Of weights, data and dropout");
+  add_seed_flag(command, flags.seed, "Of weights, data and dropout");
   command.add_option("--threads", flags.threads, "CPU threads; 0: all cores");
   command.add_option("--json", flags.json, kJsonHelp)->type_name("FILE");
 }
@@ -66,26 +95,9 @@ void apply_step_flags(const StepFlags& flags) {
   if (flags.threads > 0) at::set_num_threads(flags.threads);
 }
 
-void expect_sizes(const models::Overrides& change) {
-  const auto at_most = [](const char* flag, std::int64_t most, std::optional<std::int64_t> size) {
-    if (size && *size > most) {
-      throw UsageError(std::string(flag) + ": expected at most " + std::to_string(most) + ", got " +
-                       std::to_string(*size));
-    }
-  };
-  for (const int depth : change.depths) at_most("--depth", models::kMostBlocks, depth);
-  at_most("--width", models::kMostWidth, change.width);
-  at_most("--image-size", models::kMostImageSize, change.image_size);
-  at_most("--seq-len", models::kMostTokens, change.length);
-  at_most("--classes", models::kMostClasses, change.classes);
-  at_most("--vocabulary", models::kMostVocabulary, change.vocabulary);
-}
-
 std::shared_ptr<models::Model> make_model(const ModelFlags& flags,
                                           const models::WeightOptions& weights) {
-  expect_probability("--dropout", flags.overrides.dropout.value_or(0.0));
-  expect_probability("--drop-path", flags.overrides.drop_path.value_or(0.0));
-  expect_sizes(flags.overrides);
+  check_changes(flags.overrides);
   return models::make_model(flags.model, flags.overrides, weights);
 }
 

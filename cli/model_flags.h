@@ -26,8 +26,11 @@ void add_change_flags(CLI::App& command, models::Overrides& change);
 // Those, --model, --depth, --image-size and --seq-len into `flags`, which must outlive the app.
 void add_model_flags(CLI::App& command, ModelFlags& flags);
 
-// Throws UsageError for a size beyond what any network can have.
-void expect_sizes(const models::Overrides& change);
+// --seed. CLI11 would take -1 and numbers that are too large for one that fits.
+void add_seed_flag(CLI::App& command, std::uint64_t& seed, const std::string& help);
+
+// Throws UsageError for sizes and probabilities that no network has.
+void check_changes(const models::Overrides& change);
 
 // Throws UsageError or std::invalid_argument, naming what does not fit.
 std::shared_ptr<models::Model> make_model(const ModelFlags& flags,

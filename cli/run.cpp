@@ -26,8 +26,15 @@ namespace {
 constexpr int kFailed = 1;
 constexpr int kWrongUsage = 2;
 
+// A name out of a file or a flag can have a megabyte. What was expected is at the end.
+std::string shortened(const std::string& what) {
+  constexpr std::size_t kBegin = 2000, kEnd = 1000;
+  if (what.size() <= kBegin + kEnd) return what;
+  return what.substr(0, kBegin) + " ... " + what.substr(what.size() - kEnd);
+}
+
 int fail(std::ostream& err, int code, const std::string& what) {
-  say(err, "pareprop", what);
+  say(err, "pareprop", shortened(what));
   return code;
 }
 

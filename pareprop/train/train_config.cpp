@@ -205,8 +205,9 @@ constexpr double kLongest = 1e9;  // minutes
 constexpr double kShortestTimeout = 0.1, kLongestTimeout = 1e6;
 
 void check_optimizer(const TrainConfig& c) {
-  expect_field(c.learning_rate > 0.0, "learning_rate",
-               "expected more than 0, got " + text_of(c.learning_rate));
+  expect_field(c.learning_rate > 0.0 && c.learning_rate <= kLongest, "learning_rate",
+               "expected more than 0 and at most " + text_of(kLongest) + ", got " +
+                   text_of(c.learning_rate));
   expect_field(c.last_learning_rate >= 0.0 && c.last_learning_rate <= c.learning_rate,
                "last_learning_rate",
                "expected 0 to the highest rate, " + text_of(c.learning_rate) + ", got " +
@@ -216,21 +217,22 @@ void check_optimizer(const TrainConfig& c) {
   between("weight_decay", 0.0, kLongest, c.weight_decay);
   share("beta1", c.beta1);
   share("beta2", c.beta2);
-  expect_field(c.eps > 0.0, "eps", "expected more than 0, such as 1e-8, got " + text_of(c.eps));
+  expect_field(c.eps > 0.0 && c.eps <= 1.0, "eps",
+               "expected more than 0 and at most 1, such as 1e-8, got " + text_of(c.eps));
   between("clip", 0.0, kLongest, c.clip);
   share("ema", c.ema);
 }
 
-// How small sizes may be is for the network to say.
+// Which of these sizes suit the network is for it to say.
 void check_network(const TrainConfig& c) {
-  const auto at_most = [](const char* key, std::int64_t most, std::optional<std::int64_t> size) {
-    expect_field(size.value_or(0) <= most, key,
-                 "expected at most " + text_of(most) + ", got " + text_of(size.value_or(0)));
+  const auto size = [](const char* key, std::int64_t least, std::int64_t most, std::int64_t got) {
+    expect_field(got >= least, key, "expected " + text_of(least) + " or more, got " + text_of(got));
+    expect_field(got <= most, key, "expected at most " + text_of(most) + ", got " + text_of(got));
   };
-  for (const int depth : c.depth) at_most("depth", models::kMostBlocks, depth);
-  at_most("width", models::kMostWidth, c.width);
-  at_most("image_size", models::kMostImageSize, c.image_size);
-  at_most("seq_len", models::kMostTokens, c.seq_len);
+  for (const int depth : c.depth) size("depth", 0, models::kMostBlocks, depth);
+  size("width", 1, models::kMostWidth, c.width.value_or(1));
+  size("image_size", 1, models::kMostImageSize, c.image_size.value_or(1));
+  size("seq_len", 1, models::kMostTokens, c.seq_len.value_or(1));
   share("dropout", c.dropout.value_or(0.0));
   share("drop_path", c.drop_path.value_or(0.0));
   between("initial_std", 0.0, kLongest, c.initial_std);
@@ -260,6 +262,7 @@ void check(const TrainConfig& c) {
   check_network(c);
   check_data(c);
   check_optimizer(c);
+  if (!c.budget.empty()) parses("budget", c.budget, plan::parse_byte_size);
   between("keep", 1, kMostKept, c.keep);
   between("save_every", std::int64_t{0}, kMostSteps, c.save_every.value_or(0));
   expect_field(

@@ -51,7 +51,7 @@ INSTANTIATE_TEST_SUITE_P(
         WrongUse{"UnknownMode", {"verify", "--modes", "stored,fast"}, {"'fast'", "checkpoint"}},
         WrongUse{"EmptyMode", {"verify", "--modes", "stored,"}, {"''", "checkpoint"}},
         WrongUse{"UnknownPrecision", {"verify", "--precision", "fp16"}, {"fp16", "bf16"}},
-        WrongUse{"NegativeDepth", {"verify", "--depth", "-1"}, {"depth of 0 or more", "-1"}},
+        WrongUse{"NegativeDepth", {"verify", "--depth", "-1"}, {"--depth", "0 or more", "-1"}},
         WrongUse{"NotANumber", {"verify", "--batch", "two"}, {"--batch", "two"}},
         WrongUse{"NoBatch", {"verify", "--batch", "0"}, {"--batch", "1 or more", "got 0"}},
         WrongUse{"NoValue", {"verify", "--batch"}, {"--batch"}},
