@@ -6,6 +6,7 @@ import functools
 import os
 import random
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -21,13 +22,15 @@ from run_folder import faults
 PROGRAM = os.path.abspath(sys.argv.pop(1))
 SEED = int(os.environ.get("PAREPROP_SEED", time.time_ns() % 1000000))
 ATTACKS = int(os.environ.get("PAREPROP_ATTACKS", "1"))
+CPU_SECONDS = 200  # more than any case takes
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 
 # Tenths of a second to train, and the same bits however often it is interrupted.
 SMALL = ["train", "--model", "vit_cifar", "--width", "16", "--depth", "2", "--data", "digits", "--batch", "16",
          "--initial-std", "0.15", "--log-every", "1", "--threads", "1", "--timeout", "30"]
 # One image at a time, and larger ones: the evaluation after step 4 takes seconds.
-SLOW_EVALUATION = [*SMALL, "--mode", "reprop", "--batch", "1", "--image-size", "64", "--eval-every", "4", "--steps", "8"]
+SLOW_EVALUATION = [*SMALL, "--mode", "reprop", "--batch", "1", "--image-size", "64", "--eval-every", "4", "--steps",
+                   "8"]
 # The same of text: its tokenizer is trained first.
 SMALL_TEXT = ["train", "--model", "roberta_base", "--width", "24", "--depth", "1", "--seq-len", "16", "--vocabulary",
               "300", "--batch", "4", "--log-every", "1", "--threads", "1", "--mode", "reprop"]
@@ -48,7 +51,8 @@ class Ended:
     seconds: float
 
     def __str__(self):
-        return f"exit code {self.code} after {self.seconds:.1f} s\n--- out\n{self.out[-1000:]}\n--- err\n{self.err[-2000:]}"
+        return (f"exit code {self.code} after {self.seconds:.1f} s\n--- out\n{self.out[-1000:]}\n"
+                f"--- err\n{self.err[-2000:]}")
 
 
 class Started:
@@ -61,6 +65,8 @@ class Started:
         options = {"stdin": subprocess.DEVNULL, "stdout": self.streams[0], "stderr": self.streams[1], **options}
         self.process = subprocess.Popen(self.command, env={**ENVIRONMENT, **(environment or {})},
                                         start_new_session=True, **options)
+        # Whatever becomes of this test, nothing that it started runs on without end.
+        resource.prlimit(self.process.pid, resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
 
     def said(self):
         for stream in self.streams:
@@ -82,7 +88,8 @@ class Started:
         self.process.send_signal(number)
 
     def children(self):
-        return [int(pid) for pid in Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()]
+        pid = self.process.pid
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
     def kill(self):
         """With all that it started."""
@@ -91,9 +98,6 @@ class Started:
         except ProcessLookupError:
             pass
         self.process.wait()
-        self.close()
-
-    def close(self):
         for stream in self.streams:
             stream.close()
 
@@ -102,12 +106,11 @@ class Started:
         try:
             self.process.wait(timeout=limit)
         except subprocess.TimeoutExpired:
-            said = self.said()
+            raise AssertionError(f"it hangs: not ended after {limit} s: {self.command}\n{self.said()}") from None
+        finally:
+            seconds, said = time.monotonic() - begun, self.said()
             self.kill()
-            raise AssertionError(f"it hangs: not ended after {limit} s: {self.command}\n{said}") from None
-        ended = Ended(self.process.returncode, *self.said(), time.monotonic() - begun)
-        self.close()
-        return ended
+        return Ended(self.process.returncode, *said, seconds)
 
 
 def run(*arguments, limit=60, **options):
