@@ -1,72 +1,20 @@
 #include "cli/output_file.h"
 
-#include <unistd.h>
-
-#include <fstream>
 #include <ostream>
-#include <stdexcept>
+
+#include "pareprop/io/atomic_file.h"
 
 namespace pareprop::cli {
-namespace {
 
-namespace fs = std::filesystem;
-
-[[noreturn]] void fail(const fs::path& path, const std::string& why) {
-  throw std::runtime_error("cannot write '" + path.string() + "': " + why);
+void write_file(const std::filesystem::path& path, std::string_view text) {
+  io::write_file(path, text);
 }
 
-// Neither a file nor a folder: a device or a pipe. Renaming over it would replace it.
-bool is_special(const fs::path& path) {
-  return fs::exists(path) && !fs::is_regular_file(path) && !fs::is_directory(path);
-}
-
-// The file that is meant, behind links.
-fs::path resolved(const fs::path& path) {
-  return fs::is_symlink(path) && fs::exists(path) ? fs::canonical(path) : path;
-}
-
-fs::path temporary_of(const fs::path& path) {
-  return path.string() + ".partial-" + std::to_string(getpid());
-}
-
-void write_to(const fs::path& path, const fs::path& meant, std::string_view text) {
-  const fs::path folder = meant.has_parent_path() ? meant.parent_path() : fs::path(".");
-  if (fs::is_directory(meant)) fail(meant, "it is a folder; give the name of a file");
-  if (!fs::is_directory(folder)) {
-    fail(meant, "there is no folder '" + folder.string() + "'; create it first");
-  }
-  std::ofstream file(path, std::ios::binary);
-  if (!file) fail(meant, "it could not be opened; choose a folder that can be written to");
-  file << text;
-  file.close();
-  if (!file) fail(meant, "writing failed; is the disk full?");
-}
-
-struct RemoveFile {
-  fs::path path;
-  ~RemoveFile() {
-    std::error_code ignored;
-    fs::remove(path, ignored);
-  }
-};
-
-}  // namespace
-
-void write_file(const fs::path& path, std::string_view text) {
-  if (is_special(path)) return write_to(path, path, text);
-  const fs::path target = resolved(path);
-  const RemoveFile cleanup{temporary_of(target)};
-  write_to(cleanup.path, target, text);
-  std::error_code error;
-  fs::rename(cleanup.path, target, error);
-  if (error) fail(path, error.message());
-}
-
-void check_writable(const fs::path& path) {
-  if (is_special(path)) return;
-  const fs::path target = resolved(path);
-  const RemoveFile cleanup{temporary_of(target)};
-  write_to(cleanup.path, target, "");
+void check_writable(const std::filesystem::path& path) {
+  // Neither a file nor a folder: opening a pipe would wait for who reads it.
+  std::error_code ignored;
+  if (std::filesystem::is_other(path, ignored)) return;
+  const io::AtomicFile not_committed(path);
 }
 
 JsonOutput::JsonOutput(std::string target, std::ostream& out)

@@ -76,12 +76,17 @@ EventFile::EventFile(const std::filesystem::path& folder)
 }
 
 void EventFile::open() {
+  const std::filesystem::path folder = path_.parent_path();
+  // Before it is opened for writing: a pipe, or a link out of the folder, is not ours.
+  if (std::filesystem::symlink_status(path_).type() != std::filesystem::file_type::not_found) {
+    const InputFile is_regular(path_, folder);
+  }
   file_ = FileDescriptor(::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
   if (!file_) fail(path_);
   std::size_t size = 0;
   std::size_t whole = 0;
   {
-    const std::vector<std::byte> old = read_binary_file(path_, {.most_bytes = kAnySize});
+    const auto old = read_binary_file(path_, {.most_bytes = kAnySize, .within = folder});
     size = old.size();
     whole = whole_records(old);
     if (!is_ours({reinterpret_cast<const char*>(old.data()), size}, whole)) {

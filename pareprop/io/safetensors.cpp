@@ -82,8 +82,7 @@ std::vector<std::byte> read_start(const InputFile& file) {
   return start;
 }
 
-// The file's bytes as they would be without a seal; `read(entry)` gives those of a tensor in
-// pieces.
+// See kSealKey. `for_each_piece(entry, take)` gives the bytes of a tensor, in pieces.
 template <class ForEachPiece>
 std::string seal_of(SafetensorsHeader header, ForEachPiece&& for_each_piece) {
   header.metadata.erase(kSealKey);

@@ -36,10 +36,11 @@ std::vector<std::vector<Guess>> best(const at::Tensor& scores, int top, Name nam
 }
 
 data::Image read_image(const std::filesystem::path& file) {
+  const auto bytes = io::read_binary_file(file, {.most_bytes = data::kMaxImageBytes});
   try {
-    return data::decode_image(io::read_binary_file(file, {.most_bytes = data::kMaxImageBytes}));
+    return data::decode_image(bytes);
   } catch (const std::exception& error) {
-    throw std::runtime_error(file.string() + ": " + error.what());
+    throw std::runtime_error("cannot read '" + file.string() + "': " + error.what());
   }
 }
 

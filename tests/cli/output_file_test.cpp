@@ -1,7 +1,10 @@
 #include "cli/output_file.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <fstream>
 #include <limits>
 #include <sstream>
 #include <stdexcept>
@@ -19,6 +22,16 @@ TEST(OutputFile, IsWrittenWholeAndLeavesNothingElse) {
   write_file(folder / "a.json", "old");
   write_file(folder / "a.json", "new");
   EXPECT_EQ(content(folder / "a.json"), "new");
+  EXPECT_EQ(folder.files(), 1);
+}
+
+TEST(OutputFile, WhatAKilledProcessLeftIsRemoved) {
+  const ScratchFolder folder;
+  const pid_t dead = fork();
+  if (dead == 0) _exit(0);
+  waitpid(dead, nullptr, 0);
+  std::ofstream(folder / ("a.json.partial-" + std::to_string(dead))) << "x";
+  write_file(folder / "a.json", "new");
   EXPECT_EQ(folder.files(), 1);
 }
 

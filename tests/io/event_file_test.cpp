@@ -1,6 +1,7 @@
 #include "pareprop/io/event_file.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <stdexcept>
 #include <system_error>
@@ -73,6 +74,23 @@ TEST(EventFile, LeavesAFileAloneThatIsNotItsOwn) {
               std::string::npos);
     EXPECT_EQ(content(path), other);
   }
+}
+
+TEST(EventFile, APipeOrALinkOutOfTheFolderIsNotWrittenTo) {
+  const TemporaryFolder folder;
+  const std::filesystem::path path = EventFile(folder / "run").path();
+  std::filesystem::rename(path, folder / "elsewhere");
+  std::filesystem::create_symlink(folder / "elsewhere", path);
+  const std::string before = content(folder / "elsewhere");
+  EXPECT_NE(message_of<std::runtime_error>([&] {
+              EventFile{folder / "run"};
+            }).find("which is outside of '" + (folder / "run").string() + "'"),
+            std::string::npos);
+  EXPECT_EQ(content(folder / "elsewhere"), before);
+  std::filesystem::remove(path);
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  EXPECT_NE(message_of<std::runtime_error>([&] { EventFile{folder / "run"}; }).find("it is a pipe"),
+            std::string::npos);
 }
 
 TEST(EventFile, RefusesBadInputAndWritesNothing) {

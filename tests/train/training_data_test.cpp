@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "pareprop/models/image_model.h"
+#include "pareprop/models/registry.h"
 #include "pareprop/models/weights.h"
 #include "pareprop/train/first_weights.h"
 #include "tests/io/temporary_folder.h"
@@ -36,7 +37,7 @@ TEST(TrainingData, WeightsOfAGreyRunFitAGreyRunAndColouredOnesToo) {
     models::Overrides change = overrides_of(config);
     change.classes = 10;
     change.channels = channels;
-    save_weights(*models::make_model(config.model, change), folder / "weights");
+    models::save_weights(*models::make_model(config.model, change), folder / "weights");
     config.weights = (folder / "weights").string();
     const auto model = make_model(config, data, {});
     EXPECT_EQ(channels_of(*model), channels);
