@@ -273,6 +273,12 @@ void check(const TrainConfig& c) {
   expect_field(c.streams == "auto" || c.streams == "float" || c.streams == "exact", "streams",
                "expected auto, float or exact, got '" + c.streams + "'");
   expect_field(!c.out.empty(), "out", "expected a folder");
+  // What is written of it later is JSON.
+  for (const ConfigField& field : fields(c)) {
+    expect_field(io::first_ill_formed(field.value) == field.value.size(), field.key.c_str(),
+                 "expected text in UTF-8, got " + io::in_quotes(field.value) +
+                     "; rename the file or folder, or make a link to it");
+  }
   parses("mode", c.mode, [](const std::string& text) { parse_mode(text); });
   parses("precision", c.precision, [](const std::string& text) { parse_precision(text); });
 }

@@ -78,9 +78,10 @@ class DataProgram(unittest.TestCase):
 
     def test_images_that_change_during_training_end_nothing(self):
         photos, out = self.photos([b"a", b"b"], side=256), self.folder / "run"
-        process = subprocess.Popen([PROGRAM, "train", *SMALL, "--steps", "300", "--workers", "2", "--data",
+        process = subprocess.Popen([PROGRAM, "train", *SMALL, "--steps", "200", "--eval-every", "1000", "--workers", "2", "--data",
                                     f"folder:{photos}", "--out", str(out)], env=ENVIRONMENT, stdout=subprocess.DEVNULL,
                                    stderr=subprocess.PIPE)
+        self.addCleanup(process.kill)
         deadline = time.monotonic() + 100
         while not (out / "metrics.jsonl").exists() and process.poll() is None and time.monotonic() < deadline:
             pass  # until the files are listed
@@ -123,6 +124,8 @@ class DataProgram(unittest.TestCase):
         self.assertIn("roberta_base is for text, and the data 'digits' is images", self.refused(*roberta))
         vit = ["--model", "vit_tiny", "--data", "persuasion"]
         self.assertIn("vit_tiny is for images, and the data 'persuasion' is text", self.refused(*vit))
+        latin = run("train", *SMALL, "--data", os.fsdecode(b"folder:/tmp/caf\xe9"), "--out", str(self.folder / "refused"))
+        self.assertIn(b"expected text in UTF-8, got", latin.stderr)
         begin = time.monotonic()
         self.assertIn("workers", self.refused(*SMALL, "--data", "digits", "--workers", "100000"))
         self.assertLess(time.monotonic() - begin, 10)
