@@ -47,7 +47,7 @@ class WithLittleMemory(unittest.TestCase):
                           address_space=self.own_size() + 900 * MIB)
         self.assertEqual(done.returncode, 2, done.stderr)
         self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
-        for part in ("ulimit -v leaves too little memory", "vit_tiny in mode stored with batch 64", "weights ",
+        for part in ("ulimit -v leaves too little: ", "vit_tiny in mode stored with batch 64", "weights ",
                      "most of it activations", "--mode auto would fit", "--force"):
             self.assertIn(part, done.stderr)
         self.assertFalse((self.out / "config.json").exists())
