@@ -126,11 +126,18 @@ void EventFile::restart_at(std::int64_t step) {
 // In one write: a reader, or the next run, finds the record whole or cut short.
 void EventFile::append(const std::string& event) {
   const std::string record = make_record(event);
+  const off_t whole = lseek(file_.get(), 0, SEEK_END);
   std::string_view rest = record;
   while (!rest.empty()) {
     const ssize_t written = ::write(file_.get(), rest.data(), rest.size());
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0) fail(path_);
+    if (written < 0) {
+      const int error = errno;
+      // Half a record would hide from readers what comes after it.
+      [[maybe_unused]] const int cut = whole < 0 ? -1 : ftruncate(file_.get(), whole);
+      errno = error;
+      fail(path_);
+    }
     rest.remove_prefix(static_cast<std::size_t>(written));
   }
 }

@@ -5,6 +5,8 @@
 #include <ATen/ops/tensor.h>
 #include <c10/core/GradMode.h>
 
+#include <limits>
+
 #include "pareprop/data/prefetch.h"
 #include "pareprop/train/training_data.h"
 
@@ -50,7 +52,8 @@ Evaluation evaluate(models::Model& model, std::shared_ptr<const data::Batches> d
       at::kDouble);
   group.all_reduce(sums)->wait();
   const double* sum = sums.const_data_ptr<double>();
-  const double count = sum[2] > 0 ? sum[2] : 1.0;
+  // Nothing that could be read says nothing: it must not pass for a perfect loss.
+  const double count = sum[2] > 0 ? sum[2] : std::numeric_limits<double>::quiet_NaN();
   return {.loss = sum[0] / count,
           .accuracy = sum[1] / count,
           .rows = static_cast<std::int64_t>(sum[2]),

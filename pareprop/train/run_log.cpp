@@ -94,8 +94,13 @@ void RunLog::keep_until(std::int64_t step) {
 }
 
 void RunLog::write(const std::string& line) {
+  const auto whole = std::filesystem::file_size(path_);
   lines_ << line << '\n' << std::flush;
-  if (!lines_) throw std::system_error(errno, std::generic_category(), path_.string());
+  if (lines_) return;
+  const std::system_error error(errno, std::generic_category(), path_.string());
+  std::error_code ignored;
+  std::filesystem::resize_file(path_, whole, ignored);  // of a full disk: not half a line
+  throw error;
 }
 
 void RunLog::add(const StepRecord& r) {

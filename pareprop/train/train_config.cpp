@@ -205,8 +205,9 @@ constexpr double kLongest = 1e9;  // minutes
 constexpr double kShortestTimeout = 0.1, kLongestTimeout = 1e6;
 
 void check_optimizer(const TrainConfig& c) {
-  expect_field(c.learning_rate > 0.0 && c.learning_rate <= kLongest, "learning_rate",
-               "expected more than 0 and at most " + text_of(kLongest) + ", got " +
+  constexpr double kLargestFloat = 1e38;
+  expect_field(c.learning_rate > 0.0 && c.learning_rate <= kLargestFloat, "learning_rate",
+               "expected more than 0 and at most " + text_of(kLargestFloat) + ", got " +
                    text_of(c.learning_rate));
   expect_field(c.last_learning_rate >= 0.0 && c.last_learning_rate <= c.learning_rate,
                "last_learning_rate",

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <functional>
+#include <limits>
 #include <map>
 #include <stdexcept>
 #include <string>
@@ -13,7 +14,9 @@
 #include "pareprop/io/safetensors.h"
 #include "pareprop/train/run_files.h"
 #include "pareprop/train/trainer.h"
+#include "tests/io/limited_child.h"
 #include "tests/io/temporary_folder.h"
+#include "tests/train/small_run.h"
 
 namespace pareprop::train {
 namespace {
@@ -359,6 +362,32 @@ TEST(SafeRun, ARunThatIsStoppedWhileItEvaluatesSavesFirst) {
   const TrainResult last = train_alone(config);
   EXPECT_EQ(last.evaluations.size(), 3U);
   EXPECT_EQ(content(folder / "run/model.safetensors"), content(folder / "whole/model.safetensors"));
+}
+
+TEST(SafeRun, AFullDiskLeavesNoHalfLineInTheLogs) {
+  for (const rlim_t limit : {500U, 701U, 999U}) {
+    const TemporaryFolder folder;
+    const auto result = io::testing::run_limited(limit, io::testing::AtLimit::error, [&] {
+      RunLog log(folder.path(), 0);
+      for (std::int64_t step = 1; step < 100; ++step) log.add(StepRecord{.step = step});
+    });
+    EXPECT_NE(result.error.find("too large"), std::string::npos) << result.error;
+    EXPECT_TRUE(content(folder / "metrics.jsonl").ends_with("}\n"));
+    // What is not whole is cut off when the file is opened.
+    const fs::path events = folder / "tensorboard/events.out.tfevents.pareprop";
+    const auto size = fs::file_size(events);
+    const io::EventFile again(folder / "tensorboard");
+    EXPECT_EQ(fs::file_size(events), size);
+  }
+}
+
+TEST(SafeRun, AnEvaluationOfNothingIsNeverTheBest) {
+  const TemporaryFolder folder;
+  const auto model = testing::small_vit(1);
+  BestWeights best(folder / "best.safetensors");
+  best.offer(*model, 1, {.loss = std::numeric_limits<double>::quiet_NaN()});
+  EXPECT_FALSE(best.best());
+  EXPECT_FALSE(fs::exists(folder / "best.safetensors"));
 }
 
 TEST(SafeRun, TimeIsThatOfTheWholeRun) {
