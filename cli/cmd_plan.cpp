@@ -34,7 +34,7 @@ int optimizer_copies(const std::string& optimizer) {
   throw UsageError("--optimizer: expected adamw or none, got '" + optimizer + "'");
 }
 
-constexpr const char* kOnce = "true";  // what the parser makes of a flag without a value
+constexpr const char* kOnce = "once";  // --measure without a value
 constexpr const char* kAgain = "again";
 
 std::int64_t budget_of(const std::string& text) {
@@ -176,15 +176,23 @@ Action add_plan(CLI::App& app) {
   command->add_option("--optimizer", flags->optimizer,
                       "Whose state counts: adamw, or none (as in bench)");
   command->add_option("--accumulate", flags->accumulate, "Batches whose gradients make one step");
-  command
-      ->add_option(
-          "--measure", flags->measure,
-          "Time a few steps of the real network, so that the plan follows this machine. The times "
-          "are kept, in " +
-              cache_text() + "; 'again' measures anew (default: multiply-accumulates decide)")
-      ->expected(0, 1)
-      ->type_name("[again]");
-  return [flags](const Console& console) { return plan_model(*flags, console); };
+  const auto* const measure =
+      command
+          ->add_option("--measure", flags->measure,
+                       "Time a few steps of the real network, so that the plan follows this "
+                       "machine. The times "
+                       "are kept, in " +
+                           cache_text() +
+                           "; 'again' measures anew (default: multiply-accumulates decide)")
+          ->expected(0, 1)
+          ->type_name("[again]");
+  return [flags, measure](const Console& console) {
+    // Without a value CLI11 leaves the text as it was, or makes "true" of it, as its version has
+    // it.
+    const bool bare = flags->measure.empty() || flags->measure == "true";
+    if (measure->count() > 0 && bare) flags->measure = kOnce;
+    return plan_model(*flags, console);
+  };
 }
 
 }  // namespace pareprop::cli

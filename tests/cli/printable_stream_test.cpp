@@ -64,9 +64,10 @@ TEST(JsonOutput, StandardOutputGetsAsciiThatReadsBack) {
   std::ostringstream out;
   const nlohmann::ordered_json value = {{"name", "\x1b \u202e \u009b é"}};
   JsonOutput("-", out).write(value);
-  EXPECT_FALSE(has_controls(out.str()));
-  EXPECT_TRUE(std::all_of(out.str().begin(), out.str().end(), [](char c) { return c > 0; }));
-  EXPECT_EQ(nlohmann::ordered_json::parse(out.str()), value);
+  const std::string text = out.str();
+  EXPECT_FALSE(has_controls(text));
+  EXPECT_TRUE(std::all_of(text.begin(), text.end(), [](char c) { return c > 0; }));
+  EXPECT_EQ(nlohmann::ordered_json::parse(text), value);
 }
 
 // Names that come from outside, through the whole program.

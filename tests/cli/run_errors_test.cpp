@@ -107,7 +107,8 @@ class CountingModel : public models::Model {
   int calls_ = 0;
 };
 
-TEST(Verify, FindsABranchThatDoesNotComputeTheSameAgain) {
+// A suite of its own, which runs after those that list all networks.
+TEST(VerifyBrokenNetwork, FindsABranchThatDoesNotComputeTheSameAgain) {
   models::register_model("counting",
                          [](const models::Overrides&, const models::WeightOptions& weights) {
                            return std::make_shared<CountingModel>(weights.dtype);

@@ -75,7 +75,7 @@ TEST(Width, HelpOfEveryCommandFits) {
 TEST(Width, LongCellsLoseTheirMiddle) {
   Table table({{"input", Align::left, 10}, {"p"}});
   table.add_row({"/a/long/name/of/an/image.png", "1"});
-  EXPECT_EQ(table.text(), "input       p\n----------  -\n/a/...png  1\n");
+  EXPECT_EQ(table.text(), "input       p\n----------  -\n/a/....png  1\n");
 }
 
 TEST(Width, TheProgressLineShowsTheFirstPartsThatFit) {
