@@ -40,7 +40,8 @@ void throw_out_of_memory(std::size_t bytes) {
       message += ". The tightest limit is " + limit.name + ", which leaves " + mib(limit.free);
     }
     message +=
-        ". A smaller batch (--batch, and --accumulate for the same step), a --budget that training keeps "
+        ". A smaller batch (--batch, and --accumulate for the same step), a --budget that training "
+        "keeps "
         "to, or --mode reprop takes less";
   }
   C10_THROW_ERROR(OutOfMemoryError, message);

@@ -4,6 +4,7 @@
 #include <span>
 #include <stdexcept>
 
+#include "pareprop/data/tokenizer_file.h"
 #include "pareprop/train/field_error.h"
 #include "pareprop/train/run_files.h"
 #include "pareprop/train/run_folder.h"
@@ -97,6 +98,21 @@ StoredCheckpoint named_checkpoint(const TrainConfig& config, int world,
 }
 
 }  // namespace
+
+TrainConfig with_tokenizer_of_run(TrainConfig config, bool goes_on) {
+  const fs::path own = tokenizer_folder(config.out);
+  if (config.tokenizer.empty() && goes_on && fs::exists(own)) config.tokenizer = own.string();
+  return config;
+}
+
+void check_tokenizer(const TrainConfig& config, const TrainingData& data) {
+  const fs::path own = tokenizer_folder(config.out);
+  if (!data.text || !fs::exists(own)) return;
+  if (data::load_saved_tokenizer(own).tables() == data.text->tokenizer.tables()) return;
+  throw FieldError(
+      "tokenizer",
+      config.tokenizer + " is not the one that the run was trained with, " + own.string());
+}
 
 std::filesystem::path checkpoint_folder(const TrainConfig& config) {
   return std::filesystem::path(config.out) / "checkpoints";

@@ -7,6 +7,7 @@
 
 #include "pareprop/train/checkpoint_store.h"
 #include "pareprop/train/train_config.h"
+#include "pareprop/train/training_data.h"
 
 namespace pareprop::train {
 
@@ -20,6 +21,12 @@ namespace pareprop::train {
 std::optional<StoredCheckpoint> find_checkpoint(
     const TrainConfig& config, int world,
     const std::function<void(const std::string&)>& on_message);
+
+// With the tokenizer that was trained for this run before it was interrupted, where none is named.
+TrainConfig with_tokenizer_of_run(TrainConfig config, bool goes_on);
+
+// Throws std::invalid_argument when the text was divided by another tokenizer than the run's own.
+void check_tokenizer(const TrainConfig& config, const TrainingData& data);
 
 std::filesystem::path checkpoint_folder(const TrainConfig& config);
 

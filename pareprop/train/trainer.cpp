@@ -10,7 +10,6 @@
 #include <optional>
 #include <stdexcept>
 
-#include "pareprop/data/tokenizer_file.h"
 #include "pareprop/graph/text.h"
 #include "pareprop/models/weights.h"
 #include "pareprop/reversible/torch_lanes.h"
@@ -33,13 +32,6 @@ namespace fs = std::filesystem;
 
 double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
-
-// One that was trained for this run before it was interrupted is used again.
-TrainConfig with_tokenizer_of_run(TrainConfig config, bool goes_on) {
-  const fs::path own = tokenizer_folder(config.out);
-  if (config.tokenizer.empty() && goes_on && fs::exists(own)) config.tokenizer = own.string();
-  return config;
 }
 
 class Run {
@@ -72,7 +64,7 @@ class Run {
              .decay = decay_of(config.decay)};
     rate_.check();
     if (checkpoint_) {
-      check_tokenizer();
+      check_tokenizer(config_, data_);
       go_on();
     }
     check_steps();
@@ -151,15 +143,6 @@ class Run {
                                   ": its data position does not follow from its step");
     }
     say("going on from " + checkpoint_->folder.string());
-  }
-
-  void check_tokenizer() const {
-    const fs::path own = tokenizer_folder(config_.out);
-    if (!data_.text || !fs::exists(own)) return;
-    if (data::load_saved_tokenizer(own).tables() == data_.text->tokenizer.tables()) return;
-    throw FieldError(
-        "tokenizer",
-        config_.tokenizer + " is not the one that the run was trained with, " + own.string());
   }
 
   // Processes that see different folders would find different checkpoints.

@@ -111,10 +111,9 @@ TEST_F(BudgetKeeperTest, WhatCannotFitInTheMachineIsRefusedBeforeTheNetworkIsMad
     memory::trim();
     const std::int64_t before = memory::pool_usage().mapped;
     const std::string message = message_of<std::invalid_argument>([&] { run(listening()); });
-    for (const char* part :
-         {"leaves too little: vit_gigantic", "with batch 65536 does not fit in",
-          "weights ", "gradients ", "optimizer ", "activations ", "most of it activations",
-          "--force trains all the same"}) {
+    for (const char* part : {"leaves too little: vit_gigantic", "with batch 65536 does not fit in",
+                             "weights ", "gradients ", "optimizer ", "activations ",
+                             "most of it activations", "--force trains all the same"}) {
       EXPECT_NE(message.find(part), std::string::npos) << part << " in " << message;
     }
     // Weights alone have 7 GiB, and the pool would keep them.
