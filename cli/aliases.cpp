@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "cli/table.h"
-#include "pareprop/graph/nearest.h"
+#include "pareprop/text/nearest.h"
 
 namespace pareprop::cli {
 namespace {

@@ -9,8 +9,8 @@
 #include "cli/command.h"
 #include "cli/model_flags.h"
 #include "cli/output_file.h"
-#include "pareprop/plan/byte_size.h"
 #include "pareprop/sweep/sweep_file.h"
+#include "pareprop/text/units.h"
 
 namespace pareprop::cli {
 namespace {
@@ -58,7 +58,7 @@ sweep::Grid grid_of(const BenchFlags& flags) {
           .precisions = parsed<Precision>("--precision", flags.precisions, parse_precision),
           .threads = flags.threads,
           .modes = parsed<Mode>("--modes", flags.modes, parse_mode),
-          .budgets = parsed<std::int64_t>("--budget", flags.budgets, plan::parse_byte_size),
+          .budgets = parsed<std::int64_t>("--budget", flags.budgets, text::parse_byte_size),
           .change = flags.change,
           .arithmetic = flags.exact ? Arithmetic::exact : Arithmetic::floating,
           .seed = flags.seed};

@@ -14,8 +14,9 @@
 #include "cli/progress.h"
 #include "cli/table.h"
 #include "cli/units.h"
-#include "pareprop/graph/text.h"
 #include "pareprop/sweep/run_sweep.h"
+#include "pareprop/text/fixed.h"
+#include "pareprop/text/units.h"
 
 namespace pareprop::cli {
 namespace {

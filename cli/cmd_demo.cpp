@@ -13,9 +13,9 @@
 #include "cli/output_file.h"
 #include "cli/printable_stream.h"
 #include "cli/progress.h"
-#include "pareprop/graph/lane_svg.h"
-#include "pareprop/graph/trace.h"
 #include "pareprop/models/registry.h"
+#include "pareprop/trace/chrome.h"
+#include "pareprop/trace/lane_svg.h"
 
 namespace pareprop::cli {
 namespace {
@@ -102,7 +102,10 @@ int run_demo(const DemoFlags& flags, const Console& console) {
     const DigitsResult& parallel = report.find(Mode::pareprop)->result;
     write_file(files.svg, lane_svg(parallel.graph, parallel.timeline,
                                    "Backward pass of vit_digits in mode pareprop"));
-    write_file(files.trace, chrome_trace(parallel.graph, parallel.timeline));
+    StepTrace trace{.title = "backward", .stacks = 1, .begin = parallel.timeline.begin()};
+    add_backward(trace, parallel.graph, parallel.timeline, 0, StepSpan::kNone);
+    trace.end = parallel.timeline.end();
+    write_file(files.trace, chrome_trace(trace));
     if (!json.takes_stdout()) {
       console.out << "\nin " << files.svg.string() << ": this picture, for a browser\nin "
                   << files.trace.string() << ": the trace, for ui.perfetto.dev\n";

@@ -11,7 +11,7 @@
 #include "cli/printable_stream.h"
 #include "cli/progress.h"
 #include "cli/units.h"
-#include "pareprop/graph/text.h"
+#include "pareprop/text/fixed.h"
 #include "pareprop/train/evaluate.h"
 #include "pareprop/train/run_files.h"
 
@@ -48,7 +48,7 @@ int evaluate_run(const EvalFlags& flags, const Console& console) {
   }
   if (data.images) data.images->augment = run.augment;
   const auto batches = train::make_test_batches(run.config, data, *run.model, {});
-  const auto group = train::make_process_group({});
+  const auto group = distributed::make_process_group({});
   train::Evaluation found;
   {
     Progress progress(console.err);

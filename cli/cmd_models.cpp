@@ -8,9 +8,9 @@
 #include "cli/output_file.h"
 #include "cli/table.h"
 #include "cli/units.h"
-#include "pareprop/graph/text.h"
 #include "pareprop/memory/free_memory.h"
 #include "pareprop/models/registry.h"
+#include "pareprop/text/fixed.h"
 
 namespace pareprop::cli {
 namespace {

@@ -12,11 +12,11 @@
 #include "cli/plan_text.h"
 #include "cli/printable_stream.h"
 #include "cli/progress.h"
-#include "pareprop/plan/byte_size.h"
 #include "pareprop/plan/free_budget.h"
 #include "pareprop/plan/learn_times.h"
 #include "pareprop/plan/plan_words.h"
 #include "pareprop/plan/step_times_file.h"
+#include "pareprop/text/units.h"
 
 namespace pareprop::cli {
 namespace {
@@ -39,7 +39,7 @@ constexpr const char* kAgain = "again";
 
 std::int64_t budget_of(const std::string& text) {
   try {
-    return text.empty() ? plan::free_budget() : plan::parse_byte_size(text);
+    return text.empty() ? plan::free_budget() : text::parse_byte_size(text);
   } catch (const std::invalid_argument& error) {
     throw UsageError(std::string("--budget: ") + error.what());
   }

@@ -6,7 +6,7 @@
 
 #include "cli/command.h"
 #include "cli/output_file.h"
-#include "pareprop/report/report_page.h"
+#include "pareprop/sweep/report_page.h"
 
 namespace pareprop::cli {
 namespace {
@@ -21,8 +21,8 @@ int report_results(const ReportFlags& flags, const Console& console) {
   const JsonOutput json(flags.json, console.out);
   std::vector<sweep::Results> files;
   for (const std::string& file : flags.files) files.push_back(sweep::read_results(file));
-  const sweep::Results all = report::merged(files);
-  write_file(flags.out, report::report_page(all));
+  const sweep::Results all = sweep::merged(files);
+  write_file(flags.out, sweep::report_page(all));
   json.write(
       {{"page", flags.out}, {"files", flags.files}, {"rows", all.rows.size()}, {"torn", all.torn}});
   if (json.takes_stdout()) return 0;

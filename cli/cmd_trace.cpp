@@ -11,11 +11,11 @@
 #include "cli/output_file.h"
 #include "cli/table.h"
 #include "cli/units.h"
-#include "pareprop/graph/step_chrome.h"
-#include "pareprop/graph/step_summary.h"
-#include "pareprop/graph/step_svg.h"
-#include "pareprop/graph/text.h"
-#include "pareprop/train/trace_step.h"
+#include "pareprop/text/fixed.h"
+#include "pareprop/trace/chrome.h"
+#include "pareprop/trace/step_svg.h"
+#include "pareprop/trace/summary.h"
+#include "pareprop/train/record_step.h"
 
 namespace pareprop::cli {
 namespace {

@@ -19,10 +19,10 @@
 #include "cli/stop_signals.h"
 #include "cli/train_flags.h"
 #include "cli/units.h"
-#include "pareprop/graph/text.h"
+#include "pareprop/distributed/launcher.h"
 #include "pareprop/plan/plan_words.h"
+#include "pareprop/text/fixed.h"
 #include "pareprop/train/budget_keeper.h"
-#include "pareprop/train/launcher.h"
 #include "pareprop/train/trainer.h"
 
 namespace pareprop::cli {
@@ -235,14 +235,14 @@ int train_model(const TrainCommandFlags& flags, const CLI::App& app, const Conso
   if (flags.nproc > 1) {
     ignore_broken_pipes();
     return train::launch(
-        flags.nproc, train::without_nproc(with_own_flags(app, own_arguments())),
+        flags.nproc, distributed::without_nproc(with_own_flags(app, own_arguments())),
         // Rank 0 finds out at the end of its step, and saves then.
         {.grace_seconds = config.timeout + 60.0,
          .on_failure = [&](const std::string& what) { say(console.err, "pareprop", what); }});
   }
   if (flags.threads > 0) at::set_num_threads(flags.threads);
   const StopSignals signals;
-  const auto group = train::process_group_from_environment(
+  const auto group = distributed::process_group_from_environment(
       {.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(config.timeout * 1e3))});
   const bool first = group->rank() == 0;
   Watcher watcher(console, first);

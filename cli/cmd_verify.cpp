@@ -12,7 +12,7 @@
 #include "cli/progress.h"
 #include "cli/table.h"
 #include "cli/units.h"
-#include "pareprop/verify/verify.h"
+#include "pareprop/sweep/verify.h"
 
 namespace pareprop::cli {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "cli/table.h"
 #include "cli/units.h"
-#include "pareprop/graph/lane_picture.h"
-#include "pareprop/graph/text.h"
+#include "pareprop/text/fixed.h"
+#include "pareprop/trace/lane_picture.h"
 
 namespace pareprop::cli {
 

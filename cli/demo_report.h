@@ -6,7 +6,7 @@
 
 #include "cli/digits_training.h"
 #include "cli/terminal.h"
-#include "pareprop/verify/verify.h"
+#include "pareprop/sweep/verify.h"
 
 namespace pareprop::cli {
 

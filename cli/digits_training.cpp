@@ -12,7 +12,7 @@
 #include <numbers>
 #include <numeric>
 
-#include "pareprop/data/digits.h"
+#include "pareprop/data/images/digits.h"
 #include "pareprop/memory/meter.h"
 #include "pareprop/models/registry.h"
 #include "pareprop/ops/random_stream.h"

@@ -4,8 +4,8 @@
 
 #include "cli/table.h"
 #include "cli/units.h"
-#include "pareprop/graph/text.h"
 #include "pareprop/plan/plan_words.h"
+#include "pareprop/text/units.h"
 
 namespace pareprop::cli {
 

@@ -2,7 +2,7 @@
 
 #include <cerrno>
 
-#include "pareprop/graph/text.h"
+#include "pareprop/text/escape.h"
 
 namespace pareprop::cli {
 

@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "pareprop/text/escape.h"
+
 namespace pareprop::cli {
 
 // Where everything goes that the program says: what passes is made printable (text::printable, line

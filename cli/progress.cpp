@@ -3,7 +3,7 @@
 #include "cli/printable_stream.h"
 #include "cli/table.h"
 #include "cli/terminal.h"
-#include "pareprop/graph/text.h"
+#include "pareprop/text/escape.h"
 
 namespace pareprop::cli {
 namespace {

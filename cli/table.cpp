@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "pareprop/graph/text.h"
+#include "pareprop/text/escape.h"
 
 namespace pareprop::cli {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "pareprop/graph/units.h"
+#include "pareprop/text/units.h"
 
 // Numbers as people read them, the same in every locale.
 namespace pareprop::cli {

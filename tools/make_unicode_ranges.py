@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes pareprop/data/unicode_ranges.inc, the code points that the tokenizer has to tell apart, from
-Python's unicodedata: python3 tools/make_unicode_ranges.py > pareprop/data/unicode_ranges.inc"""
+"""Writes pareprop/data/text/unicode_ranges.inc, the code points that the tokenizer has to tell apart, from
+Python's unicodedata: python3 tools/make_unicode_ranges.py > pareprop/data/text/unicode_ranges.inc"""
 
 import sys
 import unicodedata

@@ -10,12 +10,12 @@
 #include <string>
 #include <vector>
 
-#include "pareprop/graph/text.h"
+#include "pareprop/draw/line_plot.h"
 #include "pareprop/io/atomic_file.h"
-#include "pareprop/measure/measure.h"
 #include "pareprop/memory/caching_allocator.h"
 #include "pareprop/models/registry.h"
-#include "pareprop/plot/line_plot.h"
+#include "pareprop/sweep/measure.h"
+#include "pareprop/text/fixed.h"
 
 namespace pareprop {
 namespace {
@@ -65,12 +65,12 @@ std::vector<MeasureRow> measured(const Problem& problem) {
 }
 
 void run(const Sweep& sweep, const std::filesystem::path& folder) {
-  plot::LinePlot time{.title = "Time of a step",
+  draw::LinePlot time{.title = "Time of a step",
                       .x_label = sweep.x_label,
                       .y_label = "ms",
                       .whole_x = true,
                       .y_from_zero = true};
-  plot::LinePlot memory{.title = "Peak of activations",
+  draw::LinePlot memory{.title = "Peak of activations",
                         .x_label = sweep.x_label,
                         .y_label = "MiB",
                         .whole_x = true,

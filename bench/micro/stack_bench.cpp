@@ -5,7 +5,7 @@
 
 #include "pareprop/memory/caching_allocator.h"
 #include "pareprop/models/registry.h"
-#include "pareprop/verify/verify.h"
+#include "pareprop/sweep/verify.h"
 
 namespace pareprop {
 namespace {

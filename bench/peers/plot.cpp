@@ -7,20 +7,20 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "pareprop/plot/frontier.h"
+#include "pareprop/draw/frontier.h"
 
 namespace {
 
 using namespace pareprop;
 using nlohmann::json;
 
-plot::Series series_of(const json& given) {
-  plot::Series series{.name = given.at("name")};
+draw::Series series_of(const json& given) {
+  draw::Series series{.name = given.at("name")};
   for (const json& point : given.at("points")) {
     series.points.push_back({.x = point.at(0), .y = point.at(1)});
   }
   const bool frontier = given.value("frontier", false);
-  if (frontier) series.points = plot::frontier(std::move(series.points));
+  if (frontier) series.points = draw::frontier(std::move(series.points));
   series.dashed = frontier;
   series.markers = !frontier;
   series.line = given.value("line", true);
@@ -28,7 +28,7 @@ plot::Series series_of(const json& given) {
 }
 
 std::string drawn(const json& given) {
-  plot::LinePlot lines{.title = given.at("title"),
+  draw::LinePlot lines{.title = given.at("title"),
                        .x_label = given.at("x_label"),
                        .y_label = given.at("y_label"),
                        .y_from_zero = true};

@@ -22,4 +22,24 @@ std::string label(const Task& task) {
   return text;
 }
 
+char letter(TaskKind kind) {
+  switch (kind) {
+    case TaskKind::recover:
+      return 'R';
+    case TaskKind::gradient:
+      return 'B';
+    case TaskKind::weight_gradient:
+      return 'W';
+  }
+  return '?';
+}
+
+std::string short_label(const Task& task) {
+  std::string out(1, letter(task.kind));
+  out += task.is_f() ? " F" : " G";
+  out += std::to_string(task.block());
+  if (task.stack != 0) out += '\'';
+  return out;
+}
+
 }  // namespace pareprop

@@ -41,4 +41,9 @@ std::string_view name(TaskKind kind);
 // "recover F3", "gradient G0", "recover G5 below".
 std::string label(const Task& task);
 
+// R recover, B gradient, W weight gradient.
+char letter(TaskKind kind);
+// "R F3", "B G0", "R G5'" (in the stack below).
+std::string short_label(const Task& task);
+
 }  // namespace pareprop

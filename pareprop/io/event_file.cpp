@@ -11,7 +11,8 @@
 
 #include "pareprop/io/event_record.h"
 #include "pareprop/io/input_file.h"
-#include "pareprop/io/utf8.h"
+#include "pareprop/text/escape.h"
+#include "pareprop/text/utf8.h"
 
 namespace pareprop::io {
 namespace {
@@ -101,8 +102,8 @@ void EventFile::open() {
 void EventFile::add(std::int64_t step, std::span<const Scalar> scalars) {
   ProtoMessage summary;
   for (const Scalar& scalar : scalars) {
-    if (scalar.name.empty() || first_ill_formed(scalar.name) < scalar.name.size()) {
-      throw std::invalid_argument("event file: a scalar is called " + in_quotes(scalar.name) +
+    if (scalar.name.empty() || text::first_ill_formed(scalar.name) < scalar.name.size()) {
+      throw std::invalid_argument("event file: a scalar is called " + text::in_quotes(scalar.name) +
                                   "; expected a name in UTF-8");
     }
     ProtoMessage value;

@@ -5,7 +5,8 @@
 #include <stdexcept>
 #include <string>
 
-#include "pareprop/io/utf8.h"
+#include "pareprop/text/escape.h"
+#include "pareprop/text/utf8.h"
 
 namespace pareprop::io {
 namespace {
@@ -65,14 +66,14 @@ std::string reason(const json::parse_error& error) {
       what.erase(0, at + before.size());
     }
   }
-  return printable(what);
+  return text::printable(what);
 }
 
 }  // namespace
 
 json parse_json(std::string_view text, std::string_view name) {
   const Source source(text, name);
-  if (const std::size_t at = first_ill_formed(text); at < text.size()) {
+  if (const std::size_t at = text::first_ill_formed(text); at < text.size()) {
     source.fail_at(at, "the text is not UTF-8");
   }
   // The parser would take it for the end of the text.
@@ -92,7 +93,7 @@ json parse_json(std::string_view text, std::string_view name) {
 std::string json_fault(const std::exception& error) {
   const std::string what = error.what();
   const auto end = what.starts_with("[json.exception") ? what.find("] ") : std::string::npos;
-  return printable(end == std::string::npos ? what : what.substr(end + 2));
+  return text::printable(end == std::string::npos ? what : what.substr(end + 2));
 }
 
 }  // namespace pareprop::io

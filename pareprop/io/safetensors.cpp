@@ -11,7 +11,7 @@
 
 #include "pareprop/io/atomic_file.h"
 #include "pareprop/io/checksum.h"
-#include "pareprop/io/utf8.h"
+#include "pareprop/text/escape.h"
 
 namespace pareprop::io {
 namespace {
@@ -51,7 +51,7 @@ void check_booleans(std::span<const std::byte> data, const std::string& where) {
 
 SafetensorsEntry describe(const std::string& name, const at::Tensor& tensor) {
   const auto refuse = [&](const std::string& why) {
-    throw std::invalid_argument("cannot write tensor " + in_quotes(name) + ": " + why);
+    throw std::invalid_argument("cannot write tensor " + text::in_quotes(name) + ": " + why);
   };
   if (!tensor.defined()) refuse("it is undefined");
   if (tensor.layout() != at::kStrided || tensor.is_meta() || tensor.is_quantized()) {
@@ -151,7 +151,7 @@ bool SafetensorsFile::contains(std::string_view name) const { return index_.cont
 const SafetensorsEntry& SafetensorsFile::entry(std::string_view name) const {
   const auto found = index_.find(name);
   if (found == index_.end()) {
-    throw std::out_of_range("'" + path().string() + "' has no tensor " + in_quotes(name) +
+    throw std::out_of_range("'" + path().string() + "' has no tensor " + text::in_quotes(name) +
                             "; it has " + std::to_string(entries().size()) + " others");
   }
   return entries()[found->second];
@@ -162,7 +162,7 @@ void SafetensorsFile::read_data(const SafetensorsEntry& wanted, void* out) const
                         static_cast<std::size_t>(wanted.end - wanted.begin));
   file_.read(header_.data_begin + wanted.begin, bytes);
   if (wanted.dtype == SafetensorsDtype::boolean) {
-    check_booleans(bytes, "'" + path().string() + "': tensor " + in_quotes(wanted.name));
+    check_booleans(bytes, "'" + path().string() + "': tensor " + text::in_quotes(wanted.name));
   }
 }
 
@@ -179,8 +179,8 @@ void SafetensorsFile::read_into(std::string_view name, const at::Tensor& into) c
   const auto elements =
       static_cast<std::int64_t>((wanted.end - wanted.begin) / element_bytes(wanted.dtype));
   if (elements != into.numel()) {
-    throw std::invalid_argument("'" + path().string() + "': tensor " + in_quotes(name) + " has " +
-                                std::to_string(elements) + " elements, expected " +
+    throw std::invalid_argument("'" + path().string() + "': tensor " + text::in_quotes(name) +
+                                " has " + std::to_string(elements) + " elements, expected " +
                                 std::to_string(into.numel()));
   }
   // Booleans are checked before anybody's memory holds them.

@@ -9,7 +9,8 @@
 #include <utility>
 
 #include "pareprop/io/safetensors_json.h"
-#include "pareprop/io/utf8.h"
+#include "pareprop/text/escape.h"
+#include "pareprop/text/utf8.h"
 
 namespace pareprop::io {
 namespace {
@@ -44,7 +45,7 @@ std::string bytes(std::uint64_t count) {
 
 std::string describe(const SafetensorsEntry& entry) {
   std::string text =
-      "tensor " + in_quotes(entry.name) + " (" + std::string(name(entry.dtype)) + " [";
+      "tensor " + text::in_quotes(entry.name) + " (" + std::string(name(entry.dtype)) + " [";
   constexpr std::size_t kMost = 16;
   for (std::size_t i = 0; i < std::min(entry.shape.size(), kMost); ++i) {
     text += (i == 0 ? "" : ", ") + std::to_string(entry.shape[i]);
@@ -92,9 +93,9 @@ void check_entry(const SafetensorsEntry& entry, std::uint64_t expected_begin,
 }
 
 void check_text(const std::string& text, const std::string& what) {
-  const std::size_t at = first_ill_formed(text);
+  const std::size_t at = text::first_ill_formed(text);
   if (at == text.size()) return;
-  throw std::invalid_argument(what + " " + in_quotes(text) + " is not UTF-8, from byte " +
+  throw std::invalid_argument(what + " " + text::in_quotes(text) + " is not UTF-8, from byte " +
                               std::to_string(at) + " of it on");
 }
 
@@ -155,7 +156,7 @@ SafetensorsHeader lay_out_safetensors(std::vector<SafetensorsEntry> tensors,
                                       SafetensorsMetadata metadata) {
   for (const auto& [key, value] : metadata) {
     check_text(key, "the metadata key");
-    check_text(value, "the metadata of " + in_quotes(key) + ",");
+    check_text(value, "the metadata of " + text::in_quotes(key) + ",");
   }
   for (const SafetensorsEntry& entry : tensors) {
     check_text(entry.name, "the tensor's name");
@@ -183,7 +184,7 @@ SafetensorsHeader lay_out_safetensors(std::vector<SafetensorsEntry> tensors,
   std::sort(names.begin(), names.end());
   const auto twice = std::adjacent_find(names.begin(), names.end());
   if (twice != names.end()) {
-    throw std::invalid_argument("two tensors have the name " + in_quotes(*twice) +
+    throw std::invalid_argument("two tensors have the name " + text::in_quotes(*twice) +
                                 "; names in a file must differ");
   }
 

@@ -7,7 +7,8 @@
 #include <unordered_set>
 #include <utility>
 
-#include "pareprop/io/utf8.h"
+#include "pareprop/text/escape.h"
+#include "pareprop/text/utf8.h"
 
 namespace pareprop::io {
 namespace {
@@ -16,7 +17,7 @@ constexpr auto kLargest = static_cast<std::uint64_t>(std::numeric_limits<std::in
 
 [[noreturn]] void fail(const std::string& what) { throw std::runtime_error(what); }
 
-std::string tensor(std::string_view name) { return "tensor " + in_quotes(name); }
+std::string tensor(std::string_view name) { return "tensor " + text::in_quotes(name); }
 
 SafetensorsDtype dtype_named(const std::string& text, const std::string& of) {
   std::string supported;
@@ -25,8 +26,9 @@ SafetensorsDtype dtype_named(const std::string& text, const std::string& of) {
     if (name(dtype) == text) return dtype;
     supported += (i == 0 ? "" : ", ") + std::string(name(dtype));
   }
-  fail(tensor(of) + " has dtype " + in_quotes(text) + ", which is not supported; supported are " +
-       supported + ". Convert the tensor before it is saved");
+  fail(tensor(of) + " has dtype " + text::in_quotes(text) +
+       ", which is not supported; supported are " + supported +
+       ". Convert the tensor before it is saved");
 }
 
 // Takes the JSON as it is read. A tree of values would lose the names that stand twice, and would
@@ -56,7 +58,7 @@ class Reader final : public nlohmann::json_sax<nlohmann::json> {
   }
   bool number_float(number_float_t /*value*/, const string_t& text) override {
     if (where_ != Where::list) unexpected("a number");
-    not_a_size(in_quotes(text));
+    not_a_size(text::in_quotes(text));
   }
 
   bool string(string_t& value) override {
@@ -109,7 +111,8 @@ class Reader final : public nlohmann::json_sax<nlohmann::json> {
 
   bool key(string_t& value) override {
     if (where_ == Where::top) {
-      if (!names_.insert(value).second) fail(in_quotes(value) + " stands twice in the header");
+      if (!names_.insert(value).second)
+        fail(text::in_quotes(value) + " stands twice in the header");
       entry_ = SafetensorsEntry{};
       entry_.name = std::move(value);
       return true;
@@ -117,11 +120,11 @@ class Reader final : public nlohmann::json_sax<nlohmann::json> {
     field_ = std::move(value);
     if (where_ == Where::tensor && field_ != "dtype" && field_ != "shape" &&
         field_ != "data_offsets") {
-      fail(tensor(entry_.name) + " has a field " + in_quotes(field_) +
+      fail(tensor(entry_.name) + " has a field " + text::in_quotes(field_) +
            ", expected only dtype, shape and data_offsets");
     }
     if (!fields_.insert(field_).second) {
-      fail(in_quotes(field_) + " stands twice in " +
+      fail(text::in_quotes(field_) + " stands twice in " +
            (where_ == Where::metadata ? std::string(kMetadataKey) : tensor(entry_.name)));
     }
     return true;
@@ -146,7 +149,7 @@ class Reader final : public nlohmann::json_sax<nlohmann::json> {
         fail(tensor(entry_.name) + " is " + what +
              ", expected an object with dtype, shape and data_offsets");
       case Where::metadata:
-        fail("__metadata__: " + in_quotes(field_) + " is " + what + ", expected a string");
+        fail("__metadata__: " + text::in_quotes(field_) + " is " + what + ", expected a string");
       case Where::tensor:
         fail(tensor(entry_.name) + ": " + field_ + " is " + what + ", expected " +
              (field_ == "dtype" ? "a string" : "an array of integers"));
@@ -184,7 +187,7 @@ std::string json_list(const Numbers& numbers) {
 }  // namespace
 
 SafetensorsJson parse_safetensors_json(std::string_view text) {
-  const std::size_t ill_formed = first_ill_formed(text);
+  const std::size_t ill_formed = text::first_ill_formed(text);
   if (ill_formed < text.size()) {
     fail("the header is not UTF-8, from byte " + std::to_string(ill_formed) + " of it on");
   }
@@ -194,7 +197,7 @@ SafetensorsJson parse_safetensors_json(std::string_view text) {
   }
   if (text.empty()) fail("the header is empty, expected a JSON object");
   if (text.front() != '{') {
-    fail("the header starts with " + in_quotes(text.substr(0, 1)) +
+    fail("the header starts with " + text::in_quotes(text.substr(0, 1)) +
          ", expected a JSON object: '{'");
   }
   Reader reader;

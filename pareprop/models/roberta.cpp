@@ -15,10 +15,10 @@
 #include <stdexcept>
 #include <string>
 
-#include "pareprop/models/table_products.h"
-#include "pareprop/models/tied_table.h"
 #include "pareprop/ops/describe.h"
 #include "pareprop/ops/random_stream.h"
+#include "pareprop/ops/table_products.h"
+#include "pareprop/ops/tied_table.h"
 
 namespace pareprop::models {
 namespace {

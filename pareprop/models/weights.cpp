@@ -8,7 +8,7 @@
 #include <stdexcept>
 
 #include "pareprop/io/misfits.h"
-#include "pareprop/io/utf8.h"
+#include "pareprop/text/escape.h"
 
 namespace pareprop::models {
 namespace {
@@ -90,7 +90,7 @@ class Reader {
   void check_copy(const std::string& name, const std::vector<std::string>& parts) {
     if (!file_.contains(name) || !used_.insert(name).second) return;
     if (!parts.empty() && !is_equal(name, parts)) {
-      different(io::printable(name) +
+      different(text::printable(name) +
                 " is not equal to the weights that it shares in this network");
     }
   }
@@ -103,7 +103,7 @@ class Reader {
                       [&](const std::string& p) { return matches(entry.name, p); });
       if (!allowed) {
         misfits_.add(io::Misfits::Kind::not_expected,
-                     io::printable(entry.name) + " is not expected");
+                     text::printable(entry.name) + " is not expected");
       }
     }
   }

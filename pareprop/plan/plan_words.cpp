@@ -4,7 +4,7 @@
 #include <array>
 #include <cctype>
 
-#include "pareprop/graph/units.h"
+#include "pareprop/text/units.h"
 
 namespace pareprop::plan {
 

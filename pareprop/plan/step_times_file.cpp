@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "pareprop/io/atomic_file.h"
-#include "pareprop/plan/processor.h"
+#include "pareprop/io/processor.h"
 
 namespace pareprop::plan {
 namespace {

@@ -6,12 +6,12 @@
 #include <ctime>
 #include <thread>
 
-#include "pareprop/plan/processor.h"
+#include "pareprop/io/processor.h"
 
 namespace pareprop::sweep {
 
 Machine this_machine() {
-  return {.cpu = plan::processor_name(),
+  return {.cpu = io::processor_name(),
           .threads = static_cast<int>(std::thread::hardware_concurrency()),
           .torch = TORCH_VERSION};
 }

@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <new>
 
-#include "pareprop/graph/units.h"
-#include "pareprop/measure/quantile.h"
 #include "pareprop/memory/free_memory.h"
 #include "pareprop/models/registry.h"
 #include "pareprop/plan/planner.h"
 #include "pareprop/reversible/torch_lanes.h"
-#include "pareprop/verify/verify.h"
+#include "pareprop/sweep/quantile.h"
+#include "pareprop/sweep/verify.h"
+#include "pareprop/text/units.h"
 
 namespace pareprop::sweep {
 namespace {

@@ -3,8 +3,8 @@
 #include <functional>
 #include <vector>
 
-#include "pareprop/measure/measure.h"
 #include "pareprop/sweep/case_shape.h"
+#include "pareprop/sweep/measure.h"
 #include "pareprop/sweep/result_row.h"
 
 namespace pareprop::sweep {

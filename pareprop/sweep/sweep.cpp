@@ -4,7 +4,8 @@
 #include <optional>
 #include <stdexcept>
 
-#include "pareprop/plot/axis.h"
+#include "pareprop/draw/axis.h"
+#include "pareprop/text/fixed.h"
 
 namespace pareprop::sweep {
 namespace {
@@ -22,7 +23,7 @@ template <typename Value>
 void add_if(std::string& out, const char* what, const std::optional<Value>& value) {
   constexpr int kDigits = 9;
   if (!value) return;
-  out += std::string(", ") + what + " " + plot::short_number(static_cast<double>(*value), kDigits);
+  out += std::string(", ") + what + " " + text::short_number(static_cast<double>(*value), kDigits);
 }
 
 void expect_at_least(const char* what, long long least, long long got) {

@@ -8,7 +8,7 @@
 
 #include "pareprop/io/input_file.h"
 #include "pareprop/io/json.h"
-#include "pareprop/plan/byte_size.h"
+#include "pareprop/text/units.h"
 
 namespace pareprop::sweep {
 namespace {
@@ -97,7 +97,7 @@ void read_budgets(const json& value, std::vector<std::int64_t>& into) {
   into.clear();
   for (const json& part : value) {
     if (part.is_string()) {
-      into.push_back(plan::parse_byte_size(part.get<std::string>()));
+      into.push_back(text::parse_byte_size(part.get<std::string>()));
     } else {
       read(part, into.emplace_back());
     }

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "pareprop/memory/meter.h"
-#include "pareprop/train/named_tensors.h"
+#include "pareprop/models/named_tensors.h"
 
 namespace pareprop::train {
 namespace {
@@ -99,7 +99,7 @@ io::NamedTensors AdamW::state() const {
 }
 
 void AdamW::load_state(const io::SafetensorsFile& state) {
-  copy_named(state, this->state(), "the optimizer's state");
+  models::copy_named(state, this->state(), "the optimizer's state");
 }
 
 }  // namespace pareprop::train

@@ -38,7 +38,7 @@ class AdamW {
   // "exp_avg.NAME", "exp_avg_sq.NAME" and "step.NAME" of every parameter: the state itself, not a
   // copy.
   io::NamedTensors state() const;
-  // A file of what state() gave. Throws what copy_named() throws.
+  // A file of what state() gave. Throws what models::copy_named() throws.
   void load_state(const io::SafetensorsFile& state);
 
  private:

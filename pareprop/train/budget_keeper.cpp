@@ -8,15 +8,14 @@
 #include <utility>
 
 #include "pareprop/data/prefetch.h"
-#include "pareprop/data/token_masking.h"
-#include "pareprop/graph/units.h"
+#include "pareprop/data/text/token_masking.h"
 #include "pareprop/memory/free_memory.h"
 #include "pareprop/memory/meter.h"
-#include "pareprop/plan/byte_size.h"
 #include "pareprop/plan/free_budget.h"
 #include "pareprop/plan/learn_times.h"
 #include "pareprop/plan/plan_words.h"
 #include "pareprop/plan/step_times_file.h"
+#include "pareprop/text/units.h"
 #include "pareprop/train/field_error.h"
 
 namespace pareprop::train {
@@ -75,7 +74,7 @@ BudgetKeeper::BudgetKeeper(const TrainConfig& config, const TrainingData& data,
       named_(!config.budget.empty()),
       limit_(memory::tightest(memory::memory_limits(), processes.here)),
       // What is free does not count what this process holds already.
-      budget_(named_ ? plan::parse_byte_size(config.budget)
+      budget_(named_ ? text::parse_byte_size(config.budget)
                      : plan::free_budget(limit_) + memory::usage().total_live),
       make_([config, &data] {
         const auto dtype = stream_dtype(parse_precision(config.precision));

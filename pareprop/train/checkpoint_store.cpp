@@ -14,8 +14,8 @@
 #include "pareprop/io/checksum.h"
 #include "pareprop/io/file_descriptor.h"
 #include "pareprop/io/input_file.h"
+#include "pareprop/models/named_tensors.h"
 #include "pareprop/models/weights.h"
-#include "pareprop/train/named_tensors.h"
 
 namespace pareprop::train {
 namespace {

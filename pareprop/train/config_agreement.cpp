@@ -28,7 +28,7 @@ bool may_differ(const std::string& key) {
 }
 
 // Rank `from`'s, in all processes.
-std::string broadcast_text(const std::string& own, int from, ProcessGroup& group) {
+std::string broadcast_text(const std::string& own, int from, distributed::ProcessGroup& group) {
   const at::Tensor size = at::tensor({static_cast<std::int64_t>(own.size())}, at::kLong);
   group.broadcast(size, from);
   const auto length = size.item<std::int64_t>();
@@ -75,7 +75,7 @@ std::string difference(const TrainConfig& own, const std::string& json_of_first,
 
 }  // namespace
 
-void check_same_config(const TrainConfig& config, ProcessGroup& group) {
+void check_same_config(const TrainConfig& config, distributed::ProcessGroup& group) {
   if (group.world() == 1) return;
   const std::string first = broadcast_text(to_json(config), 0, group);
   const std::string own = difference(config, first, group.rank());

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "pareprop/memory/meter.h"
-#include "pareprop/train/named_tensors.h"
+#include "pareprop/models/named_tensors.h"
 
 namespace pareprop::train {
 
@@ -62,7 +62,7 @@ io::NamedTensors Ema::state() const {
 }
 
 void Ema::load_state(const io::SafetensorsFile& state) {
-  copy_named(state, this->state(), "the average of weights");
+  models::copy_named(state, this->state(), "the average of weights");
 }
 
 }  // namespace pareprop::train

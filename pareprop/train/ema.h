@@ -27,7 +27,7 @@ class Ema {
 
   // "average.NAME" of every parameter and "updates": the state itself, not a copy.
   io::NamedTensors state() const;
-  // A file of what state() gave. Throws what copy_named() throws.
+  // A file of what state() gave. Throws what models::copy_named() throws.
   void load_state(const io::SafetensorsFile& state);
 
  private:

@@ -18,7 +18,7 @@ std::int64_t count_right(const at::Tensor& scores, const at::Tensor& targets) {
 }
 
 Evaluation evaluate(models::Model& model, std::shared_ptr<const data::Batches> data,
-                    ProcessGroup& group, const EvaluateOptions& options) {
+                    distributed::ProcessGroup& group, const EvaluateOptions& options) {
   c10::NoGradGuard no_grad;
   const bool was_training = model.is_training();
   model.eval();

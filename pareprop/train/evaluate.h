@@ -5,8 +5,8 @@
 #include <memory>
 
 #include "pareprop/data/batches.h"
+#include "pareprop/distributed/process_group.h"
 #include "pareprop/models/model.h"
-#include "pareprop/train/process_group.h"
 
 namespace pareprop::train {
 
@@ -26,7 +26,7 @@ struct EvaluateOptions {
 // Over all batches of `data`, those of all processes together, the same in each. The network is in
 // training mode again afterwards if it was before.
 Evaluation evaluate(models::Model& model, std::shared_ptr<const data::Batches> data,
-                    ProcessGroup& group, const EvaluateOptions& options = {});
+                    distributed::ProcessGroup& group, const EvaluateOptions& options = {});
 
 // Rows whose highest score is that of the target, of classes or of probabilities.
 std::int64_t count_right(const at::Tensor& scores, const at::Tensor& targets);

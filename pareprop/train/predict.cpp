@@ -10,9 +10,9 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "pareprop/data/image_codec.h"
-#include "pareprop/data/masked_text.h"
-#include "pareprop/data/token_masking.h"
+#include "pareprop/data/images/image_codec.h"
+#include "pareprop/data/text/masked_text.h"
+#include "pareprop/data/text/token_masking.h"
 #include "pareprop/io/input_file.h"
 #include "pareprop/models/image_model.h"
 

@@ -4,7 +4,7 @@
 #include <span>
 #include <stdexcept>
 
-#include "pareprop/data/tokenizer_file.h"
+#include "pareprop/data/text/tokenizer_file.h"
 #include "pareprop/train/field_error.h"
 #include "pareprop/train/run_files.h"
 #include "pareprop/train/run_folder.h"

@@ -4,18 +4,18 @@
 #include <optional>
 #include <stdexcept>
 
-#include "pareprop/data/tokenizer_file.h"
+#include "pareprop/data/text/tokenizer_file.h"
 #include "pareprop/io/atomic_file.h"
 #include "pareprop/io/checksum.h"
 #include "pareprop/io/input_file.h"
 #include "pareprop/io/json.h"
+#include "pareprop/models/named_tensors.h"
 #include "pareprop/models/registry.h"
 #include "pareprop/models/weights.h"
 #include "pareprop/ops/precision.h"
 #include "pareprop/train/best_weights.h"
 #include "pareprop/train/checkpoint_store.h"
 #include "pareprop/train/ema.h"
-#include "pareprop/train/named_tensors.h"
 #include "pareprop/train/resume.h"
 
 namespace pareprop::train {
@@ -87,7 +87,7 @@ std::string load_newest_checkpoint(const fs::path& run, const TrainConfig& confi
   const fs::path& folder = search.newest->folder;
   models::load_weights(model, io::SafetensorsFile(folder / "weights.safetensors"));
   if (const fs::path averages = folder / "ema.safetensors"; fs::exists(averages)) {
-    Ema average(trained_parameters(model), config.ema);
+    Ema average(models::trained_parameters(model), config.ema);
     average.load_state(io::SafetensorsFile(averages));
     average.swap();
   }

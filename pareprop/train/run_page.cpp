@@ -4,10 +4,10 @@
 #include <array>
 #include <cmath>
 
-#include "pareprop/graph/text.h"
-#include "pareprop/graph/units.h"
-#include "pareprop/page/page.h"
+#include "pareprop/draw/page.h"
 #include "pareprop/reversible/stack_call.h"
+#include "pareprop/text/fixed.h"
+#include "pareprop/text/units.h"
 #include "pareprop/train/run_page_style.h"
 #include "pareprop/train/run_plots.h"
 
@@ -56,38 +56,38 @@ std::string key_figures(const TrainResult& result) {
   const bool evaluated = evaluation.rows > 0;
   const memory::Usage& memory = result.memory;
   std::string out = "<dl class=\"figures\">\n";
-  out += page::key_figure("Evaluation accuracy",
+  out += draw::key_figure("Evaluation accuracy",
                           evaluated ? text::percent_text(evaluation.accuracy) : std::string(kNone),
                           evaluated ? "of " + std::to_string(evaluation.rows) : "not evaluated");
-  out += page::key_figure("Evaluation loss",
+  out += draw::key_figure("Evaluation loss",
                           evaluated ? text::fixed(evaluation.loss, 4) : std::string(kNone),
                           "last training loss " + text::fixed(result.last_loss, 4));
   if (result.best) {
-    out += page::key_figure("Best evaluation loss",
+    out += draw::key_figure("Best evaluation loss",
                             text::fixed(result.best->evaluation_loss.value_or(0.0), 4),
                             "step " + std::to_string(result.best->step));
   }
   const bool resumed = result.seconds_in_all > result.seconds;
-  out += page::key_figure(
+  out += draw::key_figure(
       "Time", text::duration_text(std::max(result.seconds, result.seconds_in_all)),
       resumed ? text::duration_text(result.seconds) + " since it was resumed" : "of training");
-  out += page::key_figure(
+  out += draw::key_figure(
       "Samples a second",
       result.steps.empty() ? std::string(kNone) : text::fixed(median_speed(result.steps), 1),
       "median");
-  out += page::key_figure(
+  out += draw::key_figure(
       "Peak memory", text::bytes_text(static_cast<double>(memory.total_peak)),
       "activations " + text::bytes_text(static_cast<double>(memory.activation_peak)));
-  out += page::key_figure("Waited for data", text::percent_text(result.waited), "of the time");
+  out += draw::key_figure("Waited for data", text::percent_text(result.waited), "of the time");
   return out + "</dl>\n";
 }
 
 std::string data_note(const TrainConfig& config, const TrainResult& result) {
   if (!(result.waited > kWaitedMuch)) return "";
   return "<p class=\"note\">Training waited for data " +
-         page::escaped(text::percent_text(result.waited)) +
+         draw::escaped(text::percent_text(result.waited)) +
          " of the time: this run was bound by data. It had " +
-         page::escaped(
+         draw::escaped(
              count_of(static_cast<std::size_t>(std::max(0, config.workers)), "worker", "workers")) +
          "; more of them (--workers) make it faster where cores are free.</p>\n";
 }
@@ -110,8 +110,8 @@ std::string_view meaning(Policy policy) {
 }
 
 std::string chip(Policy policy, const std::string& words, const std::string& tip) {
-  return "<span class=\"chip " + std::string(name(policy)) + "\" title=\"" + page::escaped(tip) +
-         "\">" + page::escaped(words) + "</span>";
+  return "<span class=\"chip " + std::string(name(policy)) + "\" title=\"" + draw::escaped(tip) +
+         "\">" + draw::escaped(words) + "</span>";
 }
 
 // A letter a block, in the order of the forward pass.
@@ -138,7 +138,7 @@ std::string summary(const std::vector<Policy>& policies) {
 std::string stacks_table(const TrainConfig& config, const TrainResult& result) {
   if (result.stacks.empty()) {
     return "<p>An ordinary network without reversible stacks, trained in mode " +
-           page::escaped(config.mode) + ".</p>\n";
+           draw::escaped(config.mode) + ".</p>\n";
   }
   std::array<bool, kPolicies.size()> used{};
   std::string rows;
@@ -149,7 +149,7 @@ std::string stacks_table(const TrainConfig& config, const TrainResult& result) {
     const std::vector<Policy> policies =
         resolve_policies(stack, same ? 1 : static_cast<int>(stack.policies.size()));
     for (Policy policy : policies) used[static_cast<std::size_t>(policy)] = true;
-    rows += "<tr><td>" + std::to_string(i) + "</td><td>" + page::escaped(name(stack.mode)) +
+    rows += "<tr><td>" + std::to_string(i) + "</td><td>" + draw::escaped(name(stack.mode)) +
             "</td><td>" + (same ? "all " + std::string(name(policies[0])) : summary(policies)) +
             chips(policies) + "</td></tr>\n";
   }
@@ -161,7 +161,7 @@ std::string stacks_table(const TrainConfig& config, const TrainResult& result) {
     if (!used[static_cast<std::size_t>(kPolicies[i])]) continue;
     const std::string policy(name(kPolicies[i]));
     out += "<li>" + chip(kPolicies[i], policy, policy) + " " +
-           page::escaped(meaning(kPolicies[i])) + "</li>\n";
+           draw::escaped(meaning(kPolicies[i])) + "</li>\n";
   }
   return out + "</ul>\n";
 }
@@ -170,14 +170,14 @@ std::string left_out(const std::vector<std::string>& skipped) {
   constexpr std::size_t kShown = 100;
   if (skipped.empty()) return "";
   std::string out = "<details>\n<summary>" +
-                    page::escaped(count_of(skipped.size(), "image", "images")) +
+                    draw::escaped(count_of(skipped.size(), "image", "images")) +
                     " could not be read</summary>\n<ul class=\"files\">\n";
   for (std::size_t i = 0; i < std::min(skipped.size(), kShown); ++i)
-    out += page::element("li", skipped[i]);
+    out += draw::element("li", skipped[i]);
   if (skipped.size() > kShown) {
-    out += page::element("li", "and " + std::to_string(skipped.size() - kShown) + " more");
+    out += draw::element("li", "and " + std::to_string(skipped.size() - kShown) + " more");
   }
-  return page::section("Images left out", out + "</ul>\n</details>\n");
+  return draw::section("Images left out", out + "</ul>\n</details>\n");
 }
 
 // What differs from the defaults stands out.
@@ -188,10 +188,10 @@ std::string configuration(const TrainConfig& config) {
       "<th>Field</th><th>Value</th><th>Meaning</th></tr></thead>\n<tbody>\n";
   for (std::size_t i = 0; i < all.size(); ++i) {
     const bool changed = i >= defaults.size() || all[i].value != defaults[i].value;
-    const std::string value = page::escaped(all[i].value.empty() ? "\u2013" : all[i].value);
-    out += "<tr><td class=\"key\">" + page::escaped(all[i].key) + "</td><td class=\"value\">" +
+    const std::string value = draw::escaped(all[i].value.empty() ? "\u2013" : all[i].value);
+    out += "<tr><td class=\"key\">" + draw::escaped(all[i].key) + "</td><td class=\"value\">" +
            (changed ? "<b>" + value + "</b>" : value) + "</td><td class=\"quiet\">" +
-           page::escaped(all[i].help) + "</td></tr>\n";
+           draw::escaped(all[i].help) + "</td></tr>\n";
   }
   return out + "</tbody>\n</table>\n";
 }
@@ -201,20 +201,20 @@ std::string configuration(const TrainConfig& config) {
 std::string run_page(const TrainConfig& config, const TrainResult& result) {
   const std::string title = config.model + " on " + config.data;
   std::string plots;
-  for (const std::string& plot : run_plots(result)) plots += page::figure("", plot);
+  for (const std::string& plot : run_plots(result)) plots += draw::figure("", plot);
   const std::string header =
-      page::element("p", std::string(config.plain ? "Ordinary network" : "Reversible network") +
+      draw::element("p", std::string(config.plain ? "Ordinary network" : "Reversible network") +
                              ", mode " + config.mode + ", " + config.precision +
                              (config.exact ? ", exact streams" : "") + ", batch " +
                              std::to_string(config.batch) + ". " + outcome(config, result)) +
       data_note(config, result);
-  return page::document(
+  return draw::document(
       {.title = title,
        .style = kRunPageStyle,
        .header = header,
-       .main = key_figures(result) + page::section("Curves and memory", page::plots(plots)) +
-               page::section("How the blocks were trained", stacks_table(config, result)) +
-               left_out(result.skipped) + page::section("Configuration", configuration(config))});
+       .main = key_figures(result) + draw::section("Curves and memory", draw::plots(plots)) +
+               draw::section("How the blocks were trained", stacks_table(config, result)) +
+               left_out(result.skipped) + draw::section("Configuration", configuration(config))});
 }
 
 }  // namespace pareprop::train

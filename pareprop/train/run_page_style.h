@@ -4,7 +4,7 @@
 
 namespace pareprop::train {
 
-// What the page of a run has besides page::kPageStyle. Media queries come last, so that they win.
+// What the page of a run has besides draw::kPageStyle. Media queries come last, so that they win.
 inline constexpr std::string_view kRunPageStyle = R"(
   .key { font-family: ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace;
          font-size: .85rem; overflow-wrap: normal; }

@@ -3,23 +3,23 @@
 #include <algorithm>
 #include <array>
 
-#include "pareprop/graph/units.h"
-#include "pareprop/plot/bar_plot.h"
-#include "pareprop/plot/line_plot.h"
+#include "pareprop/draw/bar_plot.h"
+#include "pareprop/draw/line_plot.h"
+#include "pareprop/text/units.h"
 
 namespace pareprop::train {
 namespace {
 
 template <typename Record, typename Value>
-plot::Series series_of(std::string name, const std::vector<Record>& records, Value value) {
-  plot::Series series{.name = std::move(name)};
+draw::Series series_of(std::string name, const std::vector<Record>& records, Value value) {
+  draw::Series series{.name = std::move(name)};
   for (const Record& record : records) {
     series.points.push_back({static_cast<double>(record.step), value(record)});
   }
   return series;
 }
 
-plot::LinePlot over_steps(std::string title, std::vector<plot::Series> series) {
+draw::LinePlot over_steps(std::string title, std::vector<draw::Series> series) {
   return {
       .title = std::move(title), .x_label = "step", .series = std::move(series), .whole_x = true};
 }
@@ -27,7 +27,7 @@ plot::LinePlot over_steps(std::string title, std::vector<plot::Series> series) {
 // Of training, and of the evaluations with their own few points.
 template <typename Value>
 std::string both(const TrainResult& result, const std::string& title, Value value) {
-  plot::Series evaluation = series_of("evaluation", result.evaluations, value);
+  draw::Series evaluation = series_of("evaluation", result.evaluations, value);
   evaluation.markers = true;
   return svg(
       over_steps(title, {series_of("training", result.steps, value), std::move(evaluation)}));
@@ -35,7 +35,7 @@ std::string both(const TrainResult& result, const std::string& title, Value valu
 
 template <typename Value>
 std::string from_zero(const TrainResult& result, const std::string& title, Value value) {
-  plot::LinePlot plot = over_steps(title, {series_of(title, result.steps, value)});
+  draw::LinePlot plot = over_steps(title, {series_of(title, result.steps, value)});
   plot.y_from_zero = true;
   return svg(plot);
 }
@@ -60,7 +60,7 @@ std::string peak_memory(const TrainResult& result) {
 }
 
 std::string memory_by_tag(const memory::Usage& usage) {
-  plot::BarPlot bars{.title = "Memory by use, each at its own peak",
+  draw::BarPlot bars{.title = "Memory by use, each at its own peak",
                      .value_text = text::bytes_text};
   for (std::size_t tag = 0; usage.total_peak > 0 && tag < memory::kTags; ++tag) {
     bars.bars.push_back({.label = std::string(name(static_cast<memory::Tag>(tag))),

@@ -9,12 +9,13 @@
 #include <type_traits>
 
 #include "pareprop/data/prefetch.h"
-#include "pareprop/graph/nearest.h"
 #include "pareprop/graph/policy.h"
 #include "pareprop/io/json.h"
-#include "pareprop/io/utf8.h"
 #include "pareprop/ops/precision.h"
-#include "pareprop/plan/byte_size.h"
+#include "pareprop/text/escape.h"
+#include "pareprop/text/nearest.h"
+#include "pareprop/text/units.h"
+#include "pareprop/text/utf8.h"
 #include "pareprop/train/config_fields.h"
 #include "pareprop/train/field_error.h"
 #include "pareprop/train/learning_rate.h"
@@ -263,7 +264,7 @@ void check(const TrainConfig& c) {
   check_network(c);
   check_data(c);
   check_optimizer(c);
-  if (!c.budget.empty()) parses("budget", c.budget, plan::parse_byte_size);
+  if (!c.budget.empty()) parses("budget", c.budget, text::parse_byte_size);
   between("keep", 1, kMostKept, c.keep);
   between("save_every", std::int64_t{0}, kMostSteps, c.save_every.value_or(0));
   expect_field(
@@ -280,12 +281,12 @@ void check(const TrainConfig& c) {
   expect_field(!c.out.empty(), "out", "expected a folder");
   // What is written of it later is JSON.
   for (const ConfigField& field : fields(c)) {
-    expect_field(io::first_ill_formed(field.value) == field.value.size(), field.key.c_str(),
-                 "expected text in UTF-8, got " + io::in_quotes(field.value) +
+    expect_field(text::first_ill_formed(field.value) == field.value.size(), field.key.c_str(),
+                 "expected text in UTF-8, got " + text::in_quotes(field.value) +
                      "; rename the file or folder, or make a link to it");
   }
   if (!c.budget.empty()) {
-    parses("budget", c.budget, [](const std::string& text) { plan::parse_byte_size(text); });
+    parses("budget", c.budget, [](const std::string& text) { text::parse_byte_size(text); });
   }
   parses("mode", c.mode, [](const std::string& text) { parse_mode(text); });
   parses("precision", c.precision, [](const std::string& text) { parse_precision(text); });

@@ -17,7 +17,7 @@ namespace {
 struct Sums {
   double loss = 0.0, right = 0.0, rows = 0.0, stop = 0.0;
 
-  Sums over(ProcessGroup& group, StepRecorder* recorder) const {
+  Sums over(distributed::ProcessGroup& group, StepRecorder* recorder) const {
     const StepScope scope(group.world() > 1 ? recorder : nullptr, StepKind::communication,
                           "sums of loss and rows");
     const at::Tensor all = at::tensor({loss, right, rows, stop}, at::kDouble);

@@ -4,12 +4,12 @@
 #include <string>
 
 #include "pareprop/data/prefetch.h"
-#include "pareprop/measure/step_recorder.h"
+#include "pareprop/distributed/gradient_buckets.h"
+#include "pareprop/distributed/process_group.h"
 #include "pareprop/models/model.h"
+#include "pareprop/trace/recorder.h"
 #include "pareprop/train/adamw.h"
 #include "pareprop/train/ema.h"
-#include "pareprop/train/gradient_buckets.h"
-#include "pareprop/train/process_group.h"
 
 namespace pareprop::train {
 
@@ -18,8 +18,8 @@ struct StepParts {
   models::Model& model;
   AdamW& optimizer;
   Ema* average;  // null: none
-  GradientBuckets& buckets;
-  ProcessGroup& group;
+  distributed::GradientBuckets& buckets;
+  distributed::ProcessGroup& group;
   StepRecorder* recorder = nullptr;  // of this step; null: it is not recorded
 };
 

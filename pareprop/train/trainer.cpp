@@ -10,19 +10,19 @@
 #include <optional>
 #include <stdexcept>
 
-#include "pareprop/graph/text.h"
+#include "pareprop/models/named_tensors.h"
 #include "pareprop/models/weights.h"
 #include "pareprop/reversible/torch_lanes.h"
+#include "pareprop/text/fixed.h"
 #include "pareprop/train/budget_keeper.h"
 #include "pareprop/train/config_agreement.h"
 #include "pareprop/train/field_error.h"
 #include "pareprop/train/first_weights.h"
 #include "pareprop/train/learning_rate.h"
-#include "pareprop/train/named_tensors.h"
 #include "pareprop/train/resume.h"
 #include "pareprop/train/run_files.h"
+#include "pareprop/train/run_trace.h"
 #include "pareprop/train/run_writer.h"
-#include "pareprop/train/step_tracer.h"
 #include "pareprop/train/train_step.h"
 
 namespace pareprop::train {
@@ -36,7 +36,7 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
 
 class Run {
  public:
-  Run(const TrainConfig& config, ProcessGroup& group, const TrainEvents& events)
+  Run(const TrainConfig& config, distributed::ProcessGroup& group, const TrainEvents& events)
       : config_(config),
         group_(group),
         events_(events),
@@ -48,12 +48,12 @@ class Run {
             make_batches(config, data_, *model_, {.rank = group.rank(), .world = group.world()})),
         buckets_(*model_, group) {
     set_first_weights(*model_, config);
-    optimizer_.emplace(trained_parameters(*model_),
+    optimizer_.emplace(models::trained_parameters(*model_),
                        AdamWOptions{.beta1 = config.beta1,
                                     .beta2 = config.beta2,
                                     .eps = config.eps,
                                     .weight_decay = config.weight_decay});
-    if (config.ema > 0.0) average_.emplace(trained_parameters(*model_), config.ema);
+    if (config.ema > 0.0) average_.emplace(models::trained_parameters(*model_), config.ema);
     all_steps_ = config.steps > 0
                      ? config.steps
                      : std::max<std::int64_t>(1, std::llround(config.epochs * steps_of_epoch()));
@@ -369,7 +369,7 @@ class Run {
   }
 
   const TrainConfig config_;
-  ProcessGroup& group_;
+  distributed::ProcessGroup& group_;
   const TrainEvents& events_;
   RunWriter writer_;
   const std::optional<StoredCheckpoint> checkpoint_;
@@ -377,7 +377,7 @@ class Run {
   std::optional<BudgetKeeper> keeper_;
   const std::shared_ptr<models::Model> model_;
   const BatchSets batches_;
-  GradientBuckets buckets_;
+  distributed::GradientBuckets buckets_;
   std::optional<AdamW> optimizer_;
   std::optional<Ema> average_;
   std::optional<StepTracer> tracer_;
@@ -394,7 +394,8 @@ class Run {
 
 }  // namespace
 
-TrainResult train(const TrainConfig& config, ProcessGroup& group, const TrainEvents& events) {
+TrainResult train(const TrainConfig& config, distributed::ProcessGroup& group,
+                  const TrainEvents& events) {
   check(config);
   check_same_config(config, group);
   return Run(config, group, events).train();

@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "pareprop/distributed/process_group.h"
 #include "pareprop/memory/meter.h"
 #include "pareprop/reversible/stack_options.h"
 #include "pareprop/train/best_weights.h"
 #include "pareprop/train/evaluate.h"
-#include "pareprop/train/process_group.h"
 #include "pareprop/train/run_log.h"
 #include "pareprop/train/train_config.h"
 
@@ -69,6 +69,7 @@ struct TrainResult {
 // Throws std::invalid_argument for what cannot be asked for, std::system_error for files, and
 // std::runtime_error when a process was lost, or when the loss or a gradient is not finite: the
 // state before that step is saved then.
-TrainResult train(const TrainConfig& config, ProcessGroup& group, const TrainEvents& events = {});
+TrainResult train(const TrainConfig& config, distributed::ProcessGroup& group,
+                  const TrainEvents& events = {});
 
 }  // namespace pareprop::train

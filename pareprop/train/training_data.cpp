@@ -5,7 +5,7 @@
 #include <set>
 #include <stdexcept>
 
-#include "pareprop/data/text_batches.h"
+#include "pareprop/data/text/text_batches.h"
 #include "pareprop/io/safetensors.h"
 #include "pareprop/models/image_model.h"
 #include "pareprop/models/registry.h"

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "pareprop/data/batches.h"
-#include "pareprop/data/image_batches.h"
-#include "pareprop/data/open_images.h"
-#include "pareprop/data/text_data.h"
+#include "pareprop/data/images/image_batches.h"
+#include "pareprop/data/images/open_images.h"
+#include "pareprop/data/text/text_data.h"
 #include "pareprop/models/layers.h"
 #include "pareprop/models/model.h"
 #include "pareprop/train/train_config.h"

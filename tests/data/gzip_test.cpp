@@ -7,7 +7,7 @@
 #include <string>
 
 #include "tests/data/expect_part.h"
-#include "tests/data/image_files.h"
+#include "tests/data/images/image_files.h"
 #include "tests/io/temporary_folder.h"
 
 namespace pareprop::data {

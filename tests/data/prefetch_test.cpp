@@ -17,8 +17,8 @@
 #include <stdexcept>
 #include <utility>
 
-#include "pareprop/data/image_batches.h"
-#include "pareprop/data/synthetic_images.h"
+#include "pareprop/data/images/image_batches.h"
+#include "pareprop/data/images/synthetic_images.h"
 #include "tests/data/expect_part.h"
 #include "tests/io/temporary_folder.h"
 

@@ -7,7 +7,7 @@
 #include <span>
 #include <stdexcept>
 
-#include "pareprop/data/cifar.h"
+#include "pareprop/data/images/cifar.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using pareprop::data::Cifar;

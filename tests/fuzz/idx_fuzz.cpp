@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "pareprop/data/gzip.h"
-#include "pareprop/data/idx.h"
+#include "pareprop/data/images/idx.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   constexpr std::size_t kLimit = 1 << 20;

@@ -8,7 +8,7 @@
 #include <span>
 #include <stdexcept>
 
-#include "pareprop/data/image_codec.h"
+#include "pareprop/data/images/image_codec.h"
 
 namespace {
 

@@ -10,8 +10,8 @@
 #include <string>
 #include <string_view>
 
-#include "pareprop/data/tokenizer.h"
-#include "pareprop/data/tokenizer_json.h"
+#include "pareprop/data/text/tokenizer.h"
+#include "pareprop/data/text/tokenizer_json.h"
 
 namespace {
 

@@ -1,4 +1,4 @@
-#include "pareprop/graph/live_memory.h"
+#include "tests/graph/live_memory.h"
 
 #include <gtest/gtest.h>
 

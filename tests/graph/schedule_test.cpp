@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <tuple>
 
-#include "pareprop/graph/live_memory.h"
+#include "tests/graph/live_memory.h"
 #include "tests/graph/random_case.h"
 
 namespace pareprop {

@@ -5,8 +5,8 @@
 #include <torch/optim/adamw.h>
 
 #include "pareprop/memory/caching_allocator.h"
+#include "pareprop/models/named_tensors.h"
 #include "pareprop/models/registry.h"
-#include "pareprop/train/named_tensors.h"
 #include "tests/io/temporary_folder.h"
 #include "tests/train/random_parameters.h"
 

@@ -32,7 +32,7 @@ class BudgetKeeperTest : public ::testing::Test {
   // In a folder of its own, unless it goes on.
   TrainResult run(const TrainEvents& events = {}) {
     if (config_.resume.empty()) config_.out = (folder_ / std::to_string(++runs_)).string();
-    const auto group = make_process_group({});
+    const auto group = distributed::make_process_group({});
     return train(config_, *group, events);
   }
 

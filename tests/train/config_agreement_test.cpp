@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/train/worker_process.h"
+#include "tests/distributed/worker_process.h"
 
 namespace pareprop::train {
 namespace {

@@ -45,7 +45,7 @@ TrainConfig tiny(const fs::path& out) {
 }
 
 TrainResult train_alone(const TrainConfig& config, const TrainEvents& events = {}) {
-  const auto group = make_process_group({});
+  const auto group = distributed::make_process_group({});
   return train(config, *group, events);
 }
 
@@ -224,7 +224,7 @@ TEST(SafeRun, TheBestWeightsAreKeptBesideTheLast) {
   EXPECT_EQ(result.best->step, best->step);
   EXPECT_EQ(result.best->evaluation_loss, best->loss);
 
-  const auto group = make_process_group({});
+  const auto group = distributed::make_process_group({});
   const auto loss = [&](WhichWeights which) {
     const TrainedRun run = load_run(folder / "run", which);
     const TrainingData data = open_data(config);

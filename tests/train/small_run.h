@@ -4,9 +4,9 @@
 
 #include <memory>
 
+#include "pareprop/models/named_tensors.h"
 #include "pareprop/models/registry.h"
 #include "pareprop/train/checkpoint_store.h"
-#include "pareprop/train/named_tensors.h"
 
 namespace pareprop::train::testing {
 
@@ -27,8 +27,8 @@ struct SmallRun {
       : model(small_vit(seed, std::move(depths))) {}
 
   std::shared_ptr<models::Model> model;
-  AdamW optimizer = AdamW(trained_parameters(*model));
-  Ema average = Ema(trained_parameters(*model), 0.9);
+  AdamW optimizer = AdamW(models::trained_parameters(*model));
+  Ema average = Ema(models::trained_parameters(*model), 0.9);
   Trained trained = {*model, optimizer, &average};
 
   // All that is saved holds this number.
@@ -40,7 +40,8 @@ struct SmallRun {
     }
   }
   bool holds(double value) const {
-    for (const auto& state : {trained_parameters(*model), optimizer.state(), average.state()}) {
+    for (const auto& state :
+         {models::trained_parameters(*model), optimizer.state(), average.state()}) {
       for (const auto& [name, tensor] : state) {
         if (!tensor.eq(value).all().item<bool>()) return false;
       }

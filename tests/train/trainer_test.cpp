@@ -38,7 +38,7 @@ TrainConfig small(const std::filesystem::path& out) {
 }
 
 TrainResult run(const TrainConfig& config, const TrainEvents& events = {}) {
-  const auto group = make_process_group({});
+  const auto group = distributed::make_process_group({});
   return train(config, *group, events);
 }
 
@@ -73,7 +73,7 @@ TEST(Trainer, LearnsTheDigitsAndLeavesARun) {
   EXPECT_EQ(loaded.class_names.size(), 10U);
   const TrainingData data = open_data(config);
   const auto batches = make_batches(config, data, *loaded.model, {});
-  const auto group = make_process_group({});
+  const auto group = distributed::make_process_group({});
   const Evaluation again = evaluate(*loaded.model, batches.test, *group);
   EXPECT_DOUBLE_EQ(again.loss, result.evaluation.loss);
   EXPECT_DOUBLE_EQ(again.accuracy, result.evaluation.accuracy);

@@ -1,0 +1,126 @@
+#include "pareprop/trace/recorder.h"
+
+#include <algorithm>
+#include <chrono>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "pareprop/trace/memory_sampler.h"
+
+namespace pareprop {
+
+struct StepRecorder::State : Observer {
+  struct WholePass {
+    bool backward;
+    double begin, end;
+  };
+
+  std::mutex mutex;
+  bool recording = false;
+  StepTrace trace;
+  std::vector<WholePass> passes;
+  std::shared_ptr<MemorySampler> sampler;  // lanes may read while it is being taken away
+
+  template <typename Add>
+  void if_recording(Add&& add) {
+    const std::lock_guard lock(mutex);
+    if (recording) add();
+  }
+
+  void on_begin(int /*task*/, int /*lane*/) override { sample(); }
+  void on_end(int /*task*/, int /*lane*/) override { sample(); }
+
+  void sample() {
+    std::shared_ptr<MemorySampler> now;
+    {
+      const std::lock_guard lock(mutex);
+      now = sampler;
+    }
+    if (now) now->sample();
+  }
+};
+
+StepRecorder::StepRecorder(models::Model& model) : state_(std::make_shared<State>()) {
+  const auto& stacks = model.stacks();
+  state_->trace.stacks = static_cast<int>(stacks.size());
+  int below = StepSpan::kNone;  // an empty stack has no part in a pass
+  for (int i = 0; i < state_->trace.stacks; ++i) {
+    Stack stack = stacks[static_cast<std::size_t>(i)];
+    StackOptions options = stack->options();
+    options.observer = state_;
+    options.on_forward = [state = state_, i](const Timeline& timeline) {
+      state->if_recording([&] { add_forward(state->trace, timeline, i); });
+    };
+    options.on_trace = [state = state_, i, below](const TaskGraph& graph,
+                                                  const Timeline& timeline) {
+      state->if_recording([&] { add_backward(state->trace, graph, timeline, i, below); });
+    };
+    stack->set_options(std::move(options));
+    if (stack->depth() > 0) below = i;
+  }
+}
+
+StepRecorder::~StepRecorder() {
+  const std::lock_guard lock(state_->mutex);
+  state_->recording = false;
+  state_->sampler.reset();
+}
+
+double StepRecorder::now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+void StepRecorder::begin(std::string title) {
+  const std::lock_guard lock(state_->mutex);
+  state_->trace = {.title = std::move(title),
+                   .stacks = state_->trace.stacks,
+                   .begin = now(),
+                   .tags = memory_tags()};
+  state_->passes.clear();
+  state_->sampler = std::make_shared<MemorySampler>();
+  state_->recording = true;
+}
+
+StepTrace StepRecorder::finish() {
+  std::shared_ptr<MemorySampler> sampler;
+  StepTrace trace;
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->recording = false;
+    state_->trace.end = now();
+    sampler = std::exchange(state_->sampler, nullptr);
+    trace = std::exchange(state_->trace, {.stacks = state_->trace.stacks});
+  }
+  if (sampler) trace.samples = sampler->finish();
+  for (const State::WholePass& pass : state_->passes) {
+    add_between_stacks(trace, pass.backward, pass.begin, pass.end);
+  }
+  std::stable_sort(trace.spans.begin(), trace.spans.end(),
+                   [](const StepSpan& a, const StepSpan& b) { return a.begin < b.begin; });
+  return trace;
+}
+
+void StepRecorder::add(StepKind kind, std::string name, double begin, double end) {
+  state_->if_recording([&] {
+    if (kind == StepKind::forward || kind == StepKind::other_backward) {
+      state_->passes.push_back({kind == StepKind::other_backward, begin, end});
+    } else {
+      state_->trace.spans.push_back(
+          {.kind = kind, .name = std::move(name), .begin = begin, .end = end});
+    }
+  });
+}
+
+StepScope::StepScope(StepRecorder* recorder, StepKind kind, std::string name)
+    : recorder_(recorder),
+      kind_(kind),
+      name_(std::move(name)),
+      begin_(recorder == nullptr ? 0.0 : StepRecorder::now()) {}
+
+StepScope::~StepScope() {
+  if (recorder_ != nullptr) recorder_->add(kind_, std::move(name_), begin_, StepRecorder::now());
+}
+
+}  // namespace pareprop

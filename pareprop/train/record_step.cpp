@@ -1,0 +1,81 @@
+#include "pareprop/train/record_step.h"
+
+#include <limits>
+#include <stdexcept>
+#include <utility>
+
+#include "pareprop/models/named_tensors.h"
+#include "pareprop/reversible/auto_tuner.h"
+#include "pareprop/trace/recorder.h"
+#include "pareprop/train/train_step.h"
+
+namespace pareprop::train {
+namespace {
+
+// Random content of the shape that the network takes.
+class ExampleBatches : public data::Batches {
+ public:
+  ExampleBatches(const models::Model& model, std::int64_t batch, std::uint64_t seed)
+      : model_(model), batch_(batch), seed_(seed) {}
+
+  std::int64_t per_epoch() const override { return std::numeric_limits<std::int64_t>::max(); }
+  data::Batch make(std::int64_t number) const override {
+    models::Batch made = model_.example(batch_, seed_ + static_cast<std::uint64_t>(number));
+    return {std::move(made.input), std::move(made.target), std::move(made.mask)};
+  }
+
+ private:
+  const models::Model& model_;
+  const std::int64_t batch_;
+  const std::uint64_t seed_;
+};
+
+void check(const TraceOptions& options) {
+  const auto at_least_one = [](const char* what, std::int64_t got) {
+    if (got >= 1) return;
+    throw std::invalid_argument(std::string(what) + ": expected 1 or more, got " +
+                                std::to_string(got));
+  };
+  at_least_one("steps", options.steps);
+  at_least_one("batch", options.batch);
+}
+
+}  // namespace
+
+TracedStep trace_step(models::Model& model, const TraceOptions& options) {
+  // Small enough that random labels do no harm.
+  constexpr double kLearningRate = 1e-5;
+  check(options);
+  model.train();
+  model.set_stack_options(
+      {.mode = options.mode, .precision = options.precision, .arithmetic = options.arithmetic});
+  StepRecorder recorder(model);
+  AdamW optimizer(models::trained_parameters(model));
+  const auto group = distributed::make_process_group({});
+  distributed::GradientBuckets buckets(model, *group);
+  data::Prefetcher batches(std::make_shared<ExampleBatches>(model, options.batch, options.seed),
+                           {.workers = 0});
+  const int choosing = options.mode == Mode::automatic ? 2 * AutoTuner::kTrials + 1 : 0;
+  const int steps = choosing + options.steps;
+  TracedStep traced;
+  for (int step = 1; step <= steps; ++step) {
+    const bool last = step == steps;
+    if (last) {
+      memory::reset_peaks();
+      recorder.begin(options.title);
+    }
+    const StepOutcome outcome =
+        run_step({model, optimizer, nullptr, buckets, *group, last ? &recorder : nullptr},
+                 {.batch = options.batch, .seed = options.seed}, batches, kLearningRate, false);
+    if (!outcome.not_finite.empty()) {
+      throw std::runtime_error("step " + std::to_string(step) + ": " + outcome.not_finite +
+                               " is not finite; try another --seed or --precision fp32");
+    }
+    traced.loss = outcome.loss;
+  }
+  traced.trace = recorder.finish();
+  traced.memory = memory::usage();
+  return traced;
+}
+
+}  // namespace pareprop::train

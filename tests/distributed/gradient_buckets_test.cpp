@@ -1,0 +1,153 @@
+#include "pareprop/distributed/gradient_buckets.h"
+
+#include <gtest/gtest.h>
+
+#include "pareprop/io/safetensors.h"
+#include "tests/distributed/worker_process.h"
+#include "tests/train/small_run.h"
+
+namespace pareprop::distributed {
+namespace {
+
+using io::testing::content;
+using io::testing::TemporaryFolder;
+using testing::Worker;
+
+// Weights after some steps, of one process with whole batches and of several with parts of them.
+void compare(const std::string& model, int processes) {
+  SCOPED_TRACE(model);
+  const TemporaryFolder folder;
+  const std::string path = folder.path().string();
+  Worker alone({"train", "60000", path, model});
+  EXPECT_EQ(alone.wait(), 0) << alone.errors();
+  Worker together({"--nproc", std::to_string(processes), "train", "60000", path, model});
+  ASSERT_EQ(together.wait(), 0) << together.errors();
+  const std::string end = "-of-" + std::to_string(processes);
+  for (int rank = 1; rank < processes; ++rank) {
+    EXPECT_TRUE(content(folder / ("0" + end)) == content(folder / (std::to_string(rank) + end)));
+  }
+  const io::SafetensorsFile one(folder / "0-of-1"), several(folder / ("0" + end));
+  for (const std::string& name : one.names()) {
+    EXPECT_TRUE(one.tensor(name).allclose(several.tensor(name), 1e-4, 1e-6)) << name;
+  }
+}
+
+TEST(GradientBuckets, SeveralProcessesTrainAsOneWould) {
+  compare("vit_tiny", 2);
+  compare("swin_tiny", 2);
+  compare("vit_tiny plain", 2);
+}
+
+// Two processes with the same gradients: their sum is twice what one has.
+class Twin : public ProcessGroup {
+ public:
+  int rank() const override { return 0; }
+  int local_rank() const override { return 0; }
+  int world() const override { return 2; }
+  std::unique_ptr<Pending> all_reduce(const at::Tensor& tensor) override {
+    sent.push_back(tensor.numel());
+    return std::make_unique<Doubling>(tensor);
+  }
+  void broadcast(const at::Tensor& /*tensor*/, int /*from*/) override {}
+  void barrier() override {}
+
+  std::vector<std::int64_t> sent;  // elements
+
+ private:
+  struct Doubling : Pending {
+    explicit Doubling(at::Tensor of) : tensor(std::move(of)) {}
+    void wait() override {
+      done = StepRecorder::now();
+      tensor.mul_(2);
+    }
+    double done_at() const override { return done; }
+    double done = 0.0;
+    at::Tensor tensor;
+  };
+};
+
+void two_micro_steps(models::Model& model, const std::function<void()>& before_last) {
+  for (std::uint64_t micro = 0; micro < 2; ++micro) {
+    const at::Tensor loss = model.loss(model.example(2, micro));
+    if (micro == 1) before_last();
+    loss.backward();
+  }
+}
+
+TEST(GradientBuckets, BlocksAreSentInTheBackwardPassOfTheLastMicroStepOnly) {
+  const auto expected = testing::small_vit(1, {4}), model = testing::small_vit(1, {4});
+  Twin group;
+  GradientBuckets buckets(*model, group, 20000);
+  expected->set_stack_options({});
+  model->set_stack_options({.on_block_gradients = buckets.on_block()});
+  two_micro_steps(*expected, [] {});
+  std::vector<std::int64_t> first_order;
+  for (int step = 0; step < 2; ++step) {
+    group.sent.clear();
+    two_micro_steps(*model, [&] {
+      EXPECT_TRUE(group.sent.empty());
+      buckets.begin();
+    });
+    std::int64_t in_blocks = 0, all = 0;
+    for (const auto& parameter : model->stacks()[0]->parameters()) in_blocks += parameter.numel();
+    for (const std::int64_t elements : group.sent) all += elements;
+    // The last bucket of the blocks may hold other parameters as well.
+    EXPECT_GT(group.sent.size(), 4U);
+    EXPECT_GT(all, in_blocks / 2);
+    EXPECT_LE(all, in_blocks);
+    buckets.finish();
+    all = 0;
+    for (const std::int64_t elements : group.sent) all += elements;
+    EXPECT_EQ(all, model->parameter_count());
+    if (step == 0) first_order = group.sent;
+    EXPECT_EQ(group.sent, first_order);
+    for (const auto& item : expected->named_parameters()) {
+      at::Tensor& got = model->named_parameters()[item.key()].mutable_grad();
+      EXPECT_TRUE(got.equal(item.value().grad())) << item.key();
+      got.reset();
+    }
+  }
+}
+
+TEST(GradientBuckets, TellARecorderWhenEachWasSentAndHadArrived) {
+  const auto model = testing::small_vit(1, {4});
+  Twin group;
+  GradientBuckets buckets(*model, group, 20000);
+  model->set_stack_options({.on_block_gradients = buckets.on_block()});
+  StepRecorder recorder(*model);
+  recorder.begin("step");
+  buckets.set_recorder(&recorder);
+  buckets.begin();
+  model->loss(model->example(2, 0)).backward();
+  const double after_backward = StepRecorder::now();
+  const std::size_t early = group.sent.size();
+  buckets.finish();
+  const StepTrace trace = recorder.finish();
+  std::vector<StepSpan> spans;
+  for (const StepSpan& span : trace.spans) {
+    if (span.kind == StepKind::communication) spans.push_back(span);
+  }
+  ASSERT_EQ(spans.size(), group.sent.size());
+  for (std::size_t i = 0; i < spans.size(); ++i) {
+    EXPECT_EQ(spans[i].name.rfind("bucket " + std::to_string(i) + ", ", 0), 0U) << spans[i].name;
+    EXPECT_EQ(spans[i].begin < after_backward, i < early) << i;
+    EXPECT_GT(spans[i].end, after_backward);
+  }
+}
+
+TEST(GradientBuckets, InOneProcessDoNothing) {
+  const auto group = make_process_group({});
+  const auto model = testing::small_vit(1);
+  GradientBuckets buckets(*model, *group);
+  EXPECT_FALSE(buckets.on_block());
+  buckets.begin();
+  EXPECT_THROW(buckets.begin(), std::logic_error);
+  model->loss(model->example(2, 0)).backward();
+  const auto before = model->parameters()[0].grad().clone();
+  buckets.finish();
+  EXPECT_TRUE(model->parameters()[0].grad().equal(before));
+  EXPECT_THROW(buckets.finish(), std::logic_error);
+}
+
+}  // namespace
+}  // namespace pareprop::distributed
