@@ -7,6 +7,7 @@
 #include <memory>
 #include <ostream>
 
+#include "cli/auto_plan.h"
 #include "cli/command.h"
 #include "cli/demo_report.h"
 #include "cli/model_flags.h"
@@ -63,7 +64,13 @@ PictureFiles prepare_folder(const fs::path& folder) {
 std::vector<VerifyRow> verify_digits(const DigitsTraining& training) {
   const auto model = models::make_model(
       kDigitsModel, {}, {.dtype = stream_dtype(training.precision), .seed = training.seed});
-  return verify(*model, {.batch = 8, .precision = training.precision, .seed = training.seed});
+  constexpr std::int64_t kBatch = 8;
+  return verify(*model,
+                {.plans = {plan_of_a_mixture({.model = kDigitsModel, .overrides = {}},
+                                             {.batch = kBatch, .precision = training.precision})},
+                 .batch = kBatch,
+                 .precision = training.precision,
+                 .seed = training.seed});
 }
 
 DemoReport train_all(DigitsTraining training, Progress& progress) {
@@ -73,7 +80,7 @@ DemoReport train_all(DigitsTraining training, Progress& progress) {
     training.mode = row.mode;
     // Half of what the first mode, which stores everything, needed.
     if (!report.runs.empty()) {
-      training.tape_budget = report.runs.front().result.activation_peak / 2;
+      training.activation_budget = report.runs.front().result.activation_peak / 2;
     }
     const std::string what = "mode " + std::string(name(row.mode)) + ": step ";
     const std::string of = " of " + std::to_string(training.steps);

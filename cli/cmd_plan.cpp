@@ -6,6 +6,7 @@
 #include <memory>
 #include <ostream>
 
+#include "cli/auto_plan.h"
 #include "cli/command.h"
 #include "cli/model_flags.h"
 #include "cli/output_file.h"
@@ -101,10 +102,9 @@ bool learn(plan::Planner& planner, const PlanFlags& flags, const plan::StepShape
       make_model(flags.network, {.dtype = stream_dtype(shape.precision), .seed = flags.seed});
   Progress progress(console.err);
   const auto times =
-      plan::learn_times(planner, *model, model->example(shape.batch, flags.seed),
-                        {.precision = shape.precision, .arithmetic = shape.arithmetic},
+      plan::learn_times(planner, *model,
                         {.budget = budget,
-                         .network = flags.network.model,
+                         .network = plan::network_name(flags.network.model, model->tokens()),
                          .folder = plan::cache_folder(),
                          .again = flags.measure == kAgain,
                          .on_message =
@@ -134,11 +134,7 @@ int plan_model(const PlanFlags& flags, const Console& console) {
                               .optimizer_copies = optimizer_copies(flags.optimizer),
                               .accumulates = flags.accumulate > 1};
   const JsonOutput json(flags.json, console.out);
-  plan::Planner planner(
-      [&] {
-        return make_model(flags.network, {.dtype = stream_dtype(precision), .device = at::kMeta});
-      },
-      shape);
+  plan::Planner planner = make_planner(flags.network, shape);
   const bool measured = learn(planner, flags, shape, budget, console);
   const plan::Plan plan = planner.plan(budget);
   const models::Batch example = make_model(flags.network, {.device = at::kMeta})->example(1, 0);

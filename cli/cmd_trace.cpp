@@ -6,6 +6,7 @@
 #include <memory>
 #include <ostream>
 
+#include "cli/auto_plan.h"
 #include "cli/command.h"
 #include "cli/model_flags.h"
 #include "cli/output_file.h"
@@ -39,18 +40,17 @@ Mode mode_of(const TraceFlags& flags, bool given) {
   return !given && flags.network.overrides.plain ? Mode::stored : parse_mode(flags.mode);
 }
 
-train::TraceOptions checked_options(const TraceFlags& flags, bool mode_given) {
+train::RecordOptions checked_options(const TraceFlags& flags, Mode mode) {
   expect_batch(flags.batch);
   expect_at_least("--steps", 1, flags.steps);
   expect_threads(flags.threads);
   if (flags.out.empty()) throw UsageError("--out: expected the name of a file");
-  train::TraceOptions options{.mode = mode_of(flags, mode_given),
-                              .batch = flags.batch,
-                              .precision = parse_precision(flags.precision),
-                              .arithmetic = flags.exact ? Arithmetic::exact : Arithmetic::floating,
-                              .steps = flags.steps,
-                              .seed = flags.seed};
-  options.title = title(flags.network) + ", " + std::string(name(options.mode)) + ", batch " +
+  train::RecordOptions options{.batch = flags.batch,
+                               .precision = parse_precision(flags.precision),
+                               .arithmetic = flags.exact ? Arithmetic::exact : Arithmetic::floating,
+                               .steps = flags.steps,
+                               .seed = flags.seed};
+  options.title = title(flags.network) + ", " + std::string(name(mode)) + ", batch " +
                   std::to_string(options.batch) + ", " + std::string(name(options.precision)) +
                   (flags.exact ? ", exact streams" : "");
   return options;
@@ -71,7 +71,7 @@ std::string overlap_table(const StepSummary& summary) {
   return table.text();
 }
 
-void report(const TraceFlags& flags, const train::TracedStep& traced, const StepSummary& summary,
+void report(const TraceFlags& flags, const train::RecordedStep& traced, const StepSummary& summary,
             std::ostream& out) {
   if (summary.stacks.empty()) {
     out << wrapped(
@@ -97,7 +97,8 @@ void report(const TraceFlags& flags, const train::TracedStep& traced, const Step
 }
 
 int trace_model(const TraceFlags& flags, bool mode_given, const Console& console) {
-  const train::TraceOptions options = checked_options(flags, mode_given);
+  const Mode mode = mode_of(flags, mode_given);
+  train::RecordOptions options = checked_options(flags, mode);
   if (flags.threads > 0) at::set_num_threads(flags.threads);
   const JsonOutput json(flags.json, console.out);
   check_writable(flags.out);
@@ -105,7 +106,13 @@ int trace_model(const TraceFlags& flags, bool mode_given, const Console& console
 
   const auto model =
       make_model(flags.network, {.dtype = stream_dtype(options.precision), .seed = flags.seed});
-  const train::TracedStep traced = train::trace_step(*model, options);
+  options.plan = mode == Mode::automatic ? plan_for_free_memory(flags.network,
+                                                                {.batch = options.batch,
+                                                                 .precision = options.precision,
+                                                                 .arithmetic = options.arithmetic},
+                                                                *model)
+                                         : model->plan_of(mode);
+  const train::RecordedStep traced = train::record_step(*model, options);
   const StepSummary summary = summarise(traced.trace);
   write_file(flags.out, chrome_trace(traced.trace));
   if (!flags.svg.empty()) write_file(flags.svg, step_svg(traced.trace));
@@ -113,7 +120,7 @@ int trace_model(const TraceFlags& flags, bool mode_given, const Console& console
 
   nlohmann::ordered_json values = {{"model", flags.network.model},
                                    {"plain", flags.network.overrides.plain},
-                                   {"mode", name(options.mode)},
+                                   {"mode", name(mode)},
                                    {"precision", name(options.precision)},
                                    {"arithmetic", name(options.arithmetic)},
                                    {"batch", options.batch},

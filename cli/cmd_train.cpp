@@ -234,7 +234,7 @@ int train_model(const TrainCommandFlags& flags, const CLI::App& app, const Conso
   }
   if (flags.nproc > 1) {
     ignore_broken_pipes();
-    return train::launch(
+    return distributed::launch(
         flags.nproc, distributed::without_nproc(with_own_flags(app, own_arguments())),
         // Rank 0 finds out at the end of its step, and saves then.
         {.grace_seconds = config.timeout + 60.0,

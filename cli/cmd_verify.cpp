@@ -6,6 +6,7 @@
 #include <memory>
 #include <ostream>
 
+#include "cli/auto_plan.h"
 #include "cli/command.h"
 #include "cli/model_flags.h"
 #include "cli/output_file.h"
@@ -40,7 +41,7 @@ nlohmann::ordered_json json_row(const VerifyRow& row, Precision precision) {
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 int verify_model(const StepFlags& flags, const Console& console) {
-  const VerifyOptions options = checked_options(flags);
+  VerifyOptions options = checked_options(flags);
   const JsonOutput json(flags.json, console.out);
   const auto model =
       make_model(flags.network, {.dtype = stream_dtype(options.precision), .seed = flags.seed});
@@ -51,6 +52,12 @@ int verify_model(const StepFlags& flags, const Console& console) {
   {
     Progress progress(console.err);
     progress.show("one training step of " + title(flags.network) + " in each mode ...");
+    if (std::erase(options.modes, Mode::automatic) > 0) {
+      options.plans.push_back(plan_of_a_mixture(flags.network, {.batch = options.batch,
+                                                                .precision = options.precision,
+                                                                .arithmetic = options.arithmetic,
+                                                                .optimizer_copies = 0}));
+    }
     rows = verify(*model, options);
   }
 

@@ -68,9 +68,9 @@ std::string DemoReport::text(const Terminal& terminal) const {
               "autograd.")
        << '\n';
   if (const DemoRun* automatic = find(Mode::automatic)) {
-    text << "auto: may keep tapes of "
-         << bytes_text(static_cast<double>(automatic->training.tape_budget))
-         << ", half of what stored was measured to need.\n";
+    text << "auto: planned for "
+         << bytes_text(static_cast<double>(automatic->training.activation_budget))
+         << " of activations, half of what stored needed.\n";
   }
   text << "\nsame loss in every mode: ";
   if (same_loss()) {

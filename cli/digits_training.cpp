@@ -12,11 +12,13 @@
 #include <numbers>
 #include <numeric>
 
+#include "cli/auto_plan.h"
 #include "pareprop/data/images/digits.h"
 #include "pareprop/memory/meter.h"
 #include "pareprop/models/registry.h"
 #include "pareprop/ops/random_stream.h"
 #include "pareprop/reversible/torch_lanes.h"
+#include "pareprop/sweep/quantile.h"
 
 namespace pareprop::cli {
 namespace {
@@ -102,13 +104,6 @@ double accuracy(models::Model& model, const data::LabelledImages& images) {
       .item<double>();
 }
 
-double median(std::vector<double> values) {
-  if (values.empty()) return 0.0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 double forward_and_backward(models::Model& model, const data::LabelledImages& batch,
                             std::shared_ptr<Pass> pass) {
   const at::Tensor loss =
@@ -117,14 +112,12 @@ double forward_and_backward(models::Model& model, const data::LabelledImages& ba
   return loss.item<double>();
 }
 
-void train(models::Model& model, StackOptions stack, const Batches& batches,
-           const DigitsTraining& options, const std::function<void(int)>& on_step,
-           DigitsResult& result) {
+void train(models::Model& model, const Batches& batches, const DigitsTraining& options,
+           const std::function<void(int)>& on_step, DigitsResult& result) {
   constexpr int kLanes = 2;
   const int threads = std::max(1, at::get_num_threads() / kLanes);
   const IntraOpThreads scope(threads);
-  stack.executor = std::make_shared<TorchCpuLanes>(kLanes, threads);
-  model.set_stack_options(stack);
+  model.set_executor(std::make_shared<TorchCpuLanes>(kLanes, threads));
   torch::optim::AdamW optimizer(model.parameters(),
                                 torch::optim::AdamWOptions(options.learning_rate));
   for (int step = 0; step < options.steps; ++step) {
@@ -148,15 +141,16 @@ void train(models::Model& model, StackOptions stack, const Batches& batches,
   result.drift = model.drift().worst;
 }
 
-void time_steps(models::Model& model, StackOptions stack, const data::LabelledImages& batch,
-                DigitsResult& result) {
-  constexpr int kSettling = 8;  // mode auto tries both ways first
+void time_steps(models::Model& model, const data::LabelledImages& batch, DigitsResult& result) {
+  constexpr int kSettling = 3;
   constexpr int kTimed = 9;
-  stack.on_trace = [&](const TaskGraph& graph, const Timeline& timeline) {
-    result.graph = graph;
-    result.timeline = timeline;
-  };
-  model.set_stack_options(stack);
+  const Stack& stack = model.stacks().front();
+  const Watch watch =
+      stack->watch({.on_backward = [&](const TaskGraph& graph, const Timeline& timeline) {
+        result.graph = graph;
+        result.timeline = timeline;
+      }});
+  model.set_executor(nullptr);
   model.train();
   std::vector<double> milliseconds;
   for (int step = 0; step < kSettling + kTimed; ++step) {
@@ -166,7 +160,17 @@ void time_steps(models::Model& model, StackOptions stack, const data::LabelledIm
     const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
     if (step >= kSettling) milliseconds.push_back(took.count());
   }
-  result.step_ms = median(std::move(milliseconds));
+  result.step_ms = quantile(std::move(milliseconds), 0.5);
+}
+
+StepPlan plan_for(const DigitsTraining& options, models::Model& model) {
+  plan::Planner planner =
+      make_planner({.model = kDigitsModel, .overrides = {}}, {.batch = options.batch,
+                                                              .precision = options.precision,
+                                                              .arithmetic = Arithmetic::exact,
+                                                              .only_activations = true});
+  planner.use(plan::measure_step_times(model, options.batch, /*overlapped=*/true));
+  return planner.plan_step(options.activation_budget).step;
 }
 
 }  // namespace
@@ -193,13 +197,12 @@ DigitsResult train_digits(const DigitsTraining& options, const std::function<voi
   const auto model = models::make_model(kDigitsModel, {}, {.dtype = dtype, .seed = options.seed});
   widen_weights(*model);
   model->train();
-  StackOptions stack{.mode = options.mode,
-                     .precision = options.precision,
-                     .arithmetic = Arithmetic::exact,
-                     .tape_budget = options.tape_budget};
-  train(*model, stack, batches, options, on_step, result);
+  model->set_options({.precision = options.precision, .arithmetic = Arithmetic::exact});
+  model->set_plan(options.mode == Mode::automatic ? plan_for(options, *model)
+                                                  : model->plan_of(options.mode));
+  train(*model, batches, options, on_step, result);
   result.accuracy = accuracy(*model, held_out);
-  time_steps(*model, stack, batches[0], result);
+  time_steps(*model, batches[0], result);
   return result;
 }
 

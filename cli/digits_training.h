@@ -21,7 +21,8 @@ struct DigitsTraining {
   Precision precision = Precision::fp32;
   std::uint64_t seed = 0;  // of weights and of the order of images
   double learning_rate = 3e-3;
-  std::int64_t tape_budget = 0;  // mode auto only, see StackOptions
+  // Mode auto only: what is planned for so many bytes of activations.
+  std::int64_t activation_budget = 0;
 };
 
 struct DigitsResult {

@@ -23,8 +23,8 @@ std::vector<Mode> modes_of(const plan::Planner& planner) {
 }
 
 // Of stored training; 0: not known.
-double speed(const PlanReport& report, double seconds) {
-  return seconds > 0.0 ? report.stored_seconds / seconds : 0.0;
+double speed(const PlanReport& report, plan::Seconds seconds) {
+  return seconds > plan::Seconds{} ? report.stored_seconds / seconds : 0.0;
 }
 
 PlanReport::Row planned(const PlanReport& report) {
@@ -42,9 +42,9 @@ std::string mode_table(const PlanReport& report) {
                {report.title.measured ? "step" : "step, about"},
                {"speed"}});
   auto add = [&](const PlanReport::Row& row) {
-    const bool timed = row.seconds > 0.0;
+    const bool timed = row.seconds > plan::Seconds{};
     table.add_row({row.name, bytes(row.predicted.total_peak), bytes(row.predicted.activation_peak),
-                   yes_no(row.fits), timed ? text::duration_text(row.seconds) : "-",
+                   yes_no(row.fits), timed ? text::duration_text(row.seconds.count) : "-",
                    timed ? percent_text(speed(report, row.seconds)) : "-"});
   };
   for (const PlanReport::Row& row : report.modes) add(row);
@@ -62,7 +62,7 @@ std::string tag_table(const memory::Usage& usage) {
 }
 
 // "SSSC RR", in lines that fit.
-std::string letters_text(const plan::StepPlan& step) {
+std::string letters_text(const StepPlan& step) {
   constexpr std::size_t kIndent = 2, kLine = kPageWidth - kIndent;
   std::string out;
   for (std::string rest = policy_letters(step); !rest.empty();) {
@@ -82,7 +82,7 @@ PlanReport report_of(plan::Planner& planner, const plan::Plan& plan, PlanTitle t
   PlanReport report{.title = std::move(title), .plan = plan, .modes = {}, .plain = planner.plain()};
   report.stored_seconds = planner.seconds(planner.all(Mode::stored));
   for (const Mode mode : modes_of(planner)) {
-    const plan::StepPlan step = planner.all(mode);
+    const StepPlan step = planner.all(mode);
     const plan::Prediction predicted = planner.predict(step);
     report.modes.push_back({.name = std::string(name(mode)),
                             .predicted = predicted,
@@ -103,7 +103,7 @@ std::string plan_text(const PlanReport& report) {
     out +=
         ", a letter a block, stacks from the input on\n(S store, P products, C checkpoint, A "
         "anchor, R reverse; ";
-    out += plan.step.mode == Mode::pareprop ? "two lanes):\n" : "one lane):\n";
+    out += plan.step.overlaps() ? "two lanes):\n" : "one lane):\n";
     out += letters;
     if (plan.step.recompute_between) out += "  what lies between stacks is recomputed\n";
     out += "\n";
@@ -141,10 +141,10 @@ nlohmann::ordered_json plan_json(const PlanReport& report) {
                               {"micro_batch", plan.micro_batch},
                               {"accumulate", plan.accumulate},
                               {"stored_micro_batch", plan.stored_micro_batch},
-                              {"mode", name(plan.step.mode)},
-                              {"overlap", plan.step.mode == Mode::pareprop},
+                              {"mode", name(nearest_mode(plan.step))},
+                              {"overlap", plan.step.overlaps()},
                               {"recompute_between", plan.step.recompute_between},
-                              {"step_seconds", plan.seconds},
+                              {"step_seconds", plan.seconds.count},
                               {"measured", report.title.measured},
                               {"speed", speed(report, plan.seconds)},
                               {"policies", policy_letters(plan.step)},
@@ -156,7 +156,7 @@ nlohmann::ordered_json plan_json(const PlanReport& report) {
                      {"at_most_bytes", row.predicted.at_most},
                      {"activation_bytes", row.predicted.activation_peak},
                      {"fits", row.fits},
-                     {"step_seconds", row.seconds},
+                     {"step_seconds", row.seconds.count},
                      {"speed", speed(report, row.seconds)}});
   }
   auto& tags = json["predicted_bytes"] = nlohmann::ordered_json::object();
@@ -164,9 +164,10 @@ nlohmann::ordered_json plan_json(const PlanReport& report) {
     tags[std::string(name(static_cast<memory::Tag>(tag)))] = plan.predicted.peak[tag];
   }
   auto& blocks = json["blocks"] = nlohmann::ordered_json::array();
-  for (std::size_t s = 0; s < plan.step.policies.size(); ++s) {
-    for (std::size_t i = 0; i < plan.step.policies[s].size(); ++i) {
-      blocks.push_back({{"stack", s}, {"block", i}, {"policy", name(plan.step.policies[s][i])}});
+  for (std::size_t s = 0; s < plan.step.stacks.size(); ++s) {
+    const std::vector<Policy>& policies = plan.step.stacks[s].policies;
+    for (std::size_t i = 0; i < policies.size(); ++i) {
+      blocks.push_back({{"stack", s}, {"block", i}, {"policy", name(policies[i])}});
     }
   }
   return json;

@@ -21,14 +21,14 @@ struct PlanReport {
   struct Row {
     std::string name;
     plan::Prediction predicted;
-    double seconds = 0.0;  // 0: not known
+    plan::Seconds seconds = {};  // 0: not known
     bool fits = false;
   };
 
   PlanTitle title;
   plan::Plan plan;
   std::vector<Row> modes;  // the whole network in one mode
-  double stored_seconds = 0.0;
+  plan::Seconds stored_seconds = {};
   bool plain = false;
 };
 PlanReport report_of(plan::Planner& planner, const plan::Plan& plan, PlanTitle title);

@@ -17,7 +17,7 @@ void training_step(benchmark::State& state, Mode mode) {
   if (!verify(*model, {.modes = {mode}, .batch = 2}).front().holds) {
     return state.SkipWithError("gradients differ from those of ordinary autograd");
   }
-  model->set_stack_options({.mode = mode});
+  model->set_mode(mode);
   const models::Batch example = model->example(batch, 1);
   auto step = [&] { model->loss(example).backward(); };
   for (int i = 0; i < 8; ++i) step();  // `auto` has decided by then

@@ -36,9 +36,11 @@ std::function<std::shared_ptr<models::Model>()> on_meta(const PlanRequest& reque
 }
 
 void learn(plan::Planner& planner, const PlanRequest& request, models::Model& model,
-           const models::Batch& batch, std::int64_t free) {
-  plan::learn_times(planner, model, batch, {.precision = request.precision},
-                    {.budget = free, .network = request.model, .folder = request.times});
+           std::int64_t free) {
+  plan::learn_times(planner, model,
+                    {.budget = free,
+                     .network = plan::network_name(request.model, model.tokens()),
+                     .folder = request.times});
 }
 
 // Within a share of the activations of stored training, in as few parts as fit. A planner of its
@@ -61,7 +63,7 @@ PlannedStep plan_share(const PlanRequest& request, models::Model& model,
       budget = std::llround(request.share * static_cast<double>(stored));
     }
     if (!planner.plan_step(budget).fits && parts < samples) continue;
-    learn(planner, request, model, part, plan::free_budget());
+    learn(planner, request, model, plan::free_budget());
     return {.plan = planner.plan_step(budget), .parts = parts};
   }
 }
@@ -83,7 +85,7 @@ plan::Plan plan_free(const PlanRequest& request, models::Model& model, const mod
   plan.budget = free;
   plan.fits = plan.predicted.at_most <= plan.budget;
   if (plan.fits) return plan;
-  learn(planner, request, model, batch, free);
+  learn(planner, request, model, free);
   return planner.plan_step(plan.budget);
 }
 

@@ -109,8 +109,8 @@ class Worker {
 
  private:
   void set_mode(Mode mode, Precision precision) {
-    const StackOptions options{.mode = mode, .precision = precision};
-    if (mode != Mode::automatic) return model_->set_stack_options(options);
+    model_->set_options({.precision = precision});
+    if (mode != Mode::automatic) return model_->set_mode(mode);
     peers::PlanRequest request{.model = job_.at("model"),
                                .overrides = overrides_,
                                .precision = precision,
@@ -118,12 +118,12 @@ class Worker {
     if (job_.contains("times")) request.times = job_.at("times").get<std::string>();
     const auto [plan, parts] = peers::plan_step(request, *model_, batch_);
     split(parts);
-    plan::apply(plan.step, *model_, options);
+    model_->set_plan(plan.step);
     memory::trim();
     plan_ = {{"budget_bytes", plan.budget},
              {"predicted_peak_bytes", plan.predicted.total_peak},
              {"fits", plan.fits},
-             {"mode", name(plan.step.mode)},
+             {"mode", name(nearest_mode(plan.step))},
              {"policies", plan::policy_letters(plan.step)},
              {"recompute_between", plan.step.recompute_between},
              {"parts", parts}};

@@ -25,7 +25,7 @@ int main() {
   for (int i = 0; i < 12; ++i) {
     blocks.push_back({std::make_shared<Mlp>(128), std::make_shared<Mlp>(128)});
   }
-  pareprop::Stack stack(blocks, pareprop::StackOptions{.mode = pareprop::Mode::pareprop});
+  pareprop::Stack stack(blocks, pareprop::Mode::pareprop);
   torch::optim::AdamW optimizer(stack->parameters(), 1e-3);
   for (int step = 0; step < 10; ++step) {
     auto [y1, y2] = stack->forward(x, x);

@@ -138,7 +138,7 @@ void GradientBuckets::send_filled() {
   for (; next_ < buckets_.size(); ++next_) {
     Bucket& bucket = buckets_[next_];
     if (bucket.filled < bucket.parts.size()) return;
-    bucket.sent_at = StepRecorder::now();
+    bucket.sent_at = TraceRecorder::now();
     bucket.sending = group_.all_reduce(bucket.flat);
   }
 }

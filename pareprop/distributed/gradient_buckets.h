@@ -29,12 +29,12 @@ class GradientBuckets {
   GradientBuckets(const models::Model& model, ProcessGroup& group,
                   std::int64_t bucket_bytes = kBucketBytes);
 
-  // For StackOptions::on_block_gradients of the network's stacks; empty in a group of one process.
+  // For StackObserver::on_block_gradients of the network's stacks; empty in a group of one process.
   // This object must outlive the stacks' backward passes.
   std::function<void(const BlockGradients&)> on_block();
 
   // Gets a span for every bucket, from sending it on, until another is set; null: none does.
-  void set_recorder(StepRecorder* recorder) { recorder_ = recorder; }
+  void set_recorder(TraceRecorder* recorder) { recorder_ = recorder; }
 
   // Before the backward pass whose gradients are the last to be added: that of the only, or the
   // last, micro-step. What earlier ones left in the gradients is sent with them. One forward and
@@ -75,7 +75,7 @@ class GradientBuckets {
   std::vector<Bucket> buckets_;
   std::unordered_map<const c10::TensorImpl*, Place> early_;  // parameters of blocks
   std::size_t next_ = 0;                                     // bucket to be sent
-  StepRecorder* recorder_ = nullptr;
+  TraceRecorder* recorder_ = nullptr;
   bool begun_ = false;
 };
 

@@ -57,4 +57,13 @@ const std::vector<Mode>& all_modes() {
   return modes;
 }
 
+const std::vector<Mode>& preset_modes() {
+  static const std::vector<Mode> modes = [] {
+    std::vector<Mode> result = all_modes();
+    std::erase(result, Mode::automatic);
+    return result;
+  }();
+  return modes;
+}
+
 }  // namespace pareprop

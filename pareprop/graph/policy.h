@@ -25,13 +25,14 @@ constexpr bool keeps_tape(Policy policy) {
   return policy == Policy::store || policy == Policy::products;
 }
 
-// A named preset: one policy for every block, and whether the recover chain has its own lane.
+// A named preset: one policy for every block, and whether recovery overlaps (plan_of() in
+// stack_plan.h).
 enum class Mode {
   stored,
   checkpoint,
   reprop,     // all reverse, one lane: vanilla reversible training
   pareprop,   // all reverse, recovery beside the gradient
-  automatic,  // spelled `auto`: policies by a byte budget, overlap by measuring
+  automatic,  // spelled `auto`: what the planner finds for a byte budget
 };
 
 std::string_view name(Policy policy);
@@ -42,5 +43,7 @@ Policy parse_policy(std::string_view text);
 Mode parse_mode(std::string_view text);
 
 const std::vector<Mode>& all_modes();
+// All but `auto`: those that are a plan by themselves.
+const std::vector<Mode>& preset_modes();
 
 }  // namespace pareprop

@@ -15,24 +15,8 @@ struct Cost {
   double activation_bytes_reversible = 0.0;  // gradients, in modes stored and reprop
 };
 
-// Counts the multiply-accumulates of what this thread computes on the meta device, matrix products
-// and convolutions, from its making on. One at a time.
-class MacCounter {
- public:
-  MacCounter();
-  ~MacCounter();
-  MacCounter(const MacCounter&) = delete;
-  MacCounter& operator=(const MacCounter&) = delete;
-
-  double macs() const;
-
- private:
-  std::uint64_t handle_;
-  double before_;
-};
-
-// REQUIRES: the weights of `model` are on the meta device. Its stack options are left changed. A
-// plain network's `reversible` is that of mode checkpoint.
+// REQUIRES: the weights of `model` are on the meta device. A plain network's `reversible` is that
+// of mode checkpoint.
 Cost cost_of(Model& model);
 
 }  // namespace pareprop::models

@@ -4,25 +4,12 @@
 
 #include <utility>
 
-#include "pareprop/memory/caching_allocator.h"
-#include "pareprop/models/plain_blocks.h"
 #include "pareprop/ops/random_stream.h"
-#include "pareprop/reversible/torch_lanes.h"
 
 namespace pareprop::models {
 
-void Model::tag_gradients() {
-  if (std::exchange(gradients_tagged_, true)) return;
-  for (auto& parameter : parameters()) {
-    if (!parameter.requires_grad()) continue;
-    parameter.register_hook([](const at::Tensor& gradient) {
-      memory::retag(gradient.storage().data_ptr(), memory::Tag::gradients);
-    });
-  }
-}
-
 at::Tensor Model::loss(const Batch& batch, const ForwardOptions& options, at::Tensor* scores) {
-  tag_gradients();
+  if (!tagged_) tagged_.emplace(parameters());
   const ScoredLoss made = scored_loss(batch, options);
   if (scores != nullptr) *scores = made.scores;
   return made.loss;
@@ -33,40 +20,58 @@ Model::ScoredLoss Model::scored_loss(const Batch& batch, const ForwardOptions& o
   return {at::cross_entropy_loss(scores, row_targets(batch)), scores.detach()};
 }
 
-void Model::set_stack_options(StackOptions options) {
-  between_ = options.recompute_between ? Mode::checkpoint : options.mode;
-  precision_ = options.precision;
-  const bool overlaps = options.mode == Mode::pareprop || options.mode == Mode::automatic;
-  if (overlaps && !options.executor)
-    options.executor = make_executor(weight_options().device(), options.lanes);
-  for (std::size_t i = 0; i < stacks_.size(); ++i) {
-    StackOptions own = options;
-    own.keep_tail = options.keep_tail && i + 1 == stacks_.size();
-    stacks_[i]->set_options(own);
+void Model::step(std::int64_t samples, const std::shared_ptr<Pass>& pass) {
+  loss(example(samples, pass->seed()), {.pass = pass}).backward();
+}
+
+std::vector<at::Tensor> Model::step_to_inputs(std::int64_t samples,
+                                              const std::shared_ptr<Pass>& pass) {
+  Batch batch = example(samples, pass->seed());
+  const bool differentiable = at::isFloatingType(batch.input.scalar_type());
+  if (differentiable) batch.input.requires_grad_(true);
+  loss(batch, {.pass = pass}).backward();
+  return differentiable ? std::vector<at::Tensor>{batch.input.grad()} : std::vector<at::Tensor>{};
+}
+
+std::vector<int> Model::depths() const {
+  std::vector<int> depths = Network::depths();
+  for (const auto& blocks : plain_blocks_) depths.push_back(blocks->depth());
+  return depths;
+}
+
+StepPlan Model::plan() const {
+  StepPlan plan = Network::plan();
+  for (const auto& blocks : plain_blocks_) plan.stacks.push_back(blocks->plan());
+  return plan;
+}
+
+void Model::set_plan(const StepPlan& plan) {
+  if (plain_blocks_.empty()) return Network::set_plan(plan);
+  check_step_plan(plan);
+  for (const StackPlan& part : plan.stacks) check_plain_plan(part);
+  set_recompute_between(plan.recompute_between);
+  for (std::size_t i = 0; i < plain_blocks_.size(); ++i) {
+    plain_blocks_[i]->set_plan(plan.stacks[i]);
   }
+}
+
+void Model::set_options(const StackOptions& options) {
+  Network::set_options(options);
+  for (const auto& blocks : plain_blocks_) blocks->set_precision(options.precision);
 }
 
 at::Tensor Model::run_between(const Branch& module, const at::Tensor& x, std::uint64_t stage,
                               std::uint64_t part, const Pass& pass,
                               const ForwardOptions& options) const {
   const auto key = random_key({pass.seed(), pass.step(), stage, part, 0});
-  const Mode mode = options.reference ? Mode::stored : between_;
-  return run_plain(module, x, {}, key, mode, precision_).to(x.scalar_type());
+  const bool recompute = recompute_between() && !options.reference;
+  return run_plain(module, x, {}, key, recompute, precision()).to(x.scalar_type());
 }
 
 at::Tensor Model::run_outside(LinearLayer& layer, const at::Tensor& x) const {
   const auto device = x.device().type();
-  const AutocastScope scope(device, AutocastState::of_this_thread(device, precision_));
+  const AutocastScope scope(device, AutocastState::of_this_thread(device, precision()));
   return layer.forward(x).to(x.scalar_type());
-}
-
-DriftReport Model::drift() const {
-  DriftReport worst;
-  for (const Stack& stack : stacks_) {
-    const DriftReport own = stack->drift();
-    if (worst.worst_branch < 0 || !(own.worst <= worst.worst)) worst = own;
-  }
-  return worst;
 }
 
 std::int64_t Model::parameter_count() const {
@@ -84,6 +89,10 @@ Stack Model::add_stack(torch::nn::Module& owner, const std::string& name,
                        std::vector<Block> blocks) {
   stacks_.push_back(owner.register_module(name, Stack(std::move(blocks))));
   return stacks_.back();
+}
+
+std::shared_ptr<PlainBlocks> Model::add_plain_blocks(PlainBlocks blocks) {
+  return plain_blocks_.emplace_back(std::make_shared<PlainBlocks>(std::move(blocks)));
 }
 
 std::shared_ptr<Pass> Model::pass_for(const ForwardOptions& options) {

@@ -4,11 +4,13 @@
 #include <torch/nn/module.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "pareprop/models/layers.h"
-#include "pareprop/reversible/stack.h"
+#include "pareprop/models/plain_blocks.h"
+#include "pareprop/reversible/network.h"
 
 namespace pareprop::models {
 
@@ -27,7 +29,7 @@ struct ForwardOptions {
 };
 
 // A network that can be trained: reversible stacks inside, or (plain) ordinary blocks.
-class Model : public torch::nn::Module {
+class Model : public torch::nn::Module, public Network {
  public:
   // Scores (rows, classes). A row is a sample, or a token that is scored.
   virtual at::Tensor forward(const Batch& batch, const ForwardOptions& options = {}) = 0;
@@ -45,15 +47,19 @@ class Model : public torch::nn::Module {
   at::Tensor loss(const Batch& batch, const ForwardOptions& options = {},
                   at::Tensor* scores = nullptr);
 
-  // Reversible stacks from the input of the network on; none in a plain one.
-  const std::vector<Stack>& stacks() const { return stacks_; }
+  const std::vector<Stack>& stacks() const override { return stacks_; }
+  std::vector<at::Tensor> weights() const override { return parameters(); }
+  // Of example(samples, the pass's seed).
+  void step(std::int64_t samples, const std::shared_ptr<Pass>& pass) override;
+  std::vector<at::Tensor> step_to_inputs(std::int64_t samples,
+                                         const std::shared_ptr<Pass>& pass) override;
 
-  // Gives `options` to every stack; all share one executor, and only the last one keeps a tail. A
-  // plain network knows the modes stored and checkpoint, and throws std::invalid_argument for
-  // others.
-  virtual void set_stack_options(StackOptions options);
-  // The largest drift of all stacks in their last backward passes.
-  DriftReport drift() const;
+  // Parts of a plain network are its rows of blocks, whose policies are store or checkpoint:
+  // set_plan() throws std::invalid_argument for others.
+  std::vector<int> depths() const override;
+  StepPlan plan() const override;
+  void set_plan(const StepPlan& plan) override;
+  void set_options(const StackOptions& options) override;
 
   std::int64_t parameter_count() const;
   at::TensorOptions weight_options() const;  // dtype and device of the weights
@@ -68,26 +74,24 @@ class Model : public torch::nn::Module {
 
   // Registers the stack as `name` in `owner`, a part of this model or the model itself.
   Stack add_stack(torch::nn::Module& owner, const std::string& name, std::vector<Block> blocks);
+  // The next row of a plain network, from the input on.
+  std::shared_ptr<PlainBlocks> add_plain_blocks(PlainBlocks blocks);
   std::shared_ptr<Pass> pass_for(const ForwardOptions& options);
 
   // What lies outside of the stacks has their precision too, and gives values in the type of x.
-  // Parts between stacks are recomputed in mode checkpoint, and where the options of the stacks say
-  // so. `stage` and `part` say which one it is, for its randomness.
+  // Parts between stacks are recomputed where the plan says so. `stage` and `part` say which one it
+  // is, for its randomness.
   at::Tensor run_between(const Branch& module, const at::Tensor& x, std::uint64_t stage,
                          std::uint64_t part, const Pass& pass, const ForwardOptions& options) const;
-  Precision precision() const { return precision_; }
+  Precision precision() const { return options().precision; }
   // A layer at the input or the output.
   at::Tensor run_outside(LinearLayer& layer, const at::Tensor& x) const;
 
  private:
-  // Lets the meter know gradients that ordinary autograd makes, as stacks do for theirs.
-  void tag_gradients();
-
   std::vector<Stack> stacks_;
-  Mode between_ = Mode::stored;
-  Precision precision_ = Precision::fp32;
+  std::vector<std::shared_ptr<PlainBlocks>> plain_blocks_;  // none in a reversible network
   std::uint64_t steps_ = 0;
-  bool gradients_tagged_ = false;
+  std::optional<TaggedGradients> tagged_;  // from the first loss on
 };
 
 }  // namespace pareprop::models

@@ -217,22 +217,18 @@ PlainMViT::PlainMViT(const MViTConfig& config, const WeightOptions& weights)
       width = shape.out;
       blocks.push_back(plain_block(shape, make));
     }
-    stages_.emplace_back(*add_list(*list, std::to_string(i)), "blocks", std::move(blocks), first);
+    stages_.push_back(add_plain_blocks(
+        PlainBlocks(*add_list(*list, std::to_string(i)), "blocks", std::move(blocks), first)));
   }
   const std::int64_t end = width_of(config, config.stages.size() - 1);
   norm_ = register_module("norm", std::make_shared<NormLayer>(end, config.eps, make));
   head_ = register_module("head", std::make_shared<LinearLayer>(end, config.image.classes, make));
 }
 
-void PlainMViT::set_stack_options(StackOptions options) {
-  for (PlainBlocks& stage : stages_) stage.set_options(options);
-  Model::set_stack_options(std::move(options));
-}
-
 at::Tensor PlainMViT::forward(const Batch& batch, const ForwardOptions& options) {
   const auto pass = pass_for(options);
   at::Tensor x = embed(*patch_embed_, positions_, images(batch));
-  for (const PlainBlocks& stage : stages_) x = stage.forward(x, {}, *pass);
+  for (const auto& stage : stages_) x = stage->forward(x, {}, *pass);
   return classify(config_, x, *norm_, *head_);
 }
 

@@ -101,13 +101,12 @@ class PlainMViT : public ImageModel {
   PlainMViT(const MViTConfig& config, const WeightOptions& weights);
   std::int64_t tokens() const override { return config_.tokens(); }
   at::Tensor forward(const Batch& batch, const ForwardOptions& options = {}) override;
-  void set_stack_options(StackOptions options) override;
 
  private:
   MViTConfig config_;
   std::shared_ptr<PatchConv> patch_embed_;
   at::Tensor positions_;  // undefined: none
-  std::vector<PlainBlocks> stages_;
+  std::vector<std::shared_ptr<PlainBlocks>> stages_;
   std::shared_ptr<NormLayer> norm_;
   std::shared_ptr<LinearLayer> head_;
 };

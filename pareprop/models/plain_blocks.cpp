@@ -19,9 +19,9 @@ at::Tensor PlainBlock::forward(const at::Tensor& x, const BranchCall& call) {
 }
 
 at::Tensor run_plain(const Branch& module, const at::Tensor& x,
-                     const std::vector<at::Tensor>& extras, std::uint64_t key, Mode mode,
+                     const std::vector<at::Tensor>& extras, std::uint64_t key, bool recompute,
                      Precision precision) {
-  if (mode == Mode::checkpoint) {
+  if (recompute) {
     return checkpoint(module, x, {.extras = extras, .random_key = key, .precision = precision});
   }
   RandomStream random(key);
@@ -49,7 +49,7 @@ PlainBlocks::PlainBlocks(torch::nn::Module& owner, const std::string& name,
 
 PlainBlocks::PlainBlocks(torch::nn::Module& owner, const std::string& name,
                          std::vector<Branch> blocks, std::uint64_t first)
-    : blocks_(std::move(blocks)), first_(first) {
+    : blocks_(std::move(blocks)), first_(first), plan_(plan_of(Mode::stored, depth())) {
   const auto list = owner.register_module(name, std::make_shared<torch::nn::Module>("PlainBlocks"));
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
     list->register_module(std::to_string(i), blocks_[i].module());
@@ -60,20 +60,19 @@ at::Tensor PlainBlocks::forward(at::Tensor x, const std::vector<at::Tensor>& ext
                                 const Pass& pass) const {
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
     const std::uint64_t key = random_key({pass.seed(), pass.step(), first_ + i});
-    x = run_plain(blocks_[i], x, extras, key, mode_, precision_);
+    x = run_plain(blocks_[i], x, extras, key, plan_.policies[i] == Policy::checkpoint, precision_);
   }
   return x;
 }
 
-void PlainBlocks::set_options(const StackOptions& options) {
-  if (options.mode != Mode::stored && options.mode != Mode::checkpoint) {
-    throw std::invalid_argument("a plain network cannot be trained in mode " +
-                                std::string(name(options.mode)) +
-                                ": its blocks have no inverse. Use stored or checkpoint, or the "
-                                "reversible network");
+void check_plain_plan(const StackPlan& plan) {
+  for (const Policy policy : plan.policies) {
+    if (policy == Policy::store || policy == Policy::checkpoint) continue;
+    throw std::invalid_argument("a plain network cannot be trained with policy " +
+                                std::string(name(policy)) +
+                                ": its blocks have no inverse. Use mode stored or checkpoint, or "
+                                "the reversible network");
   }
-  mode_ = options.mode;
-  precision_ = options.precision;
 }
 
 }  // namespace pareprop::models

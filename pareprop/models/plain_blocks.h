@@ -6,11 +6,13 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "pareprop/graph/stack_plan.h"
+#include "pareprop/ops/precision.h"
 #include "pareprop/reversible/branch.h"
 #include "pareprop/reversible/pass.h"
-#include "pareprop/reversible/stack_options.h"
 
 namespace pareprop::models {
 
@@ -24,11 +26,15 @@ class PlainBlock : public torch::nn::Module {
   Branch f_, g_;
 };
 
-// Runs a module outside of any stack: in mode checkpoint only x is kept for the backward pass, in
-// others all that autograd keeps. Randomness is drawn from `key`.
+// Runs a module outside of any stack: with `recompute` only x is kept for the backward pass, else
+// all that autograd keeps. Randomness is drawn from `key`.
 at::Tensor run_plain(const Branch& module, const at::Tensor& x,
-                     const std::vector<at::Tensor>& extras, std::uint64_t key, Mode mode,
+                     const std::vector<at::Tensor>& extras, std::uint64_t key, bool recompute,
                      Precision precision);
+
+// Throws std::invalid_argument when a policy is neither store nor checkpoint: ordinary blocks have
+// no inverse.
+void check_plain_plan(const StackPlan& plan);
 
 // Such blocks in a row, trained stored or checkpointed block by block.
 class PlainBlocks {
@@ -45,14 +51,16 @@ class PlainBlocks {
 
   at::Tensor forward(at::Tensor x, const std::vector<at::Tensor>& extras, const Pass& pass) const;
 
-  // Uses mode and precision. Throws std::invalid_argument when the mode is neither stored nor
-  // checkpoint.
-  void set_options(const StackOptions& options);
+  int depth() const { return static_cast<int>(blocks_.size()); }
+  const StackPlan& plan() const { return plan_; }
+  // REQUIRES: check_plain_plan(), and a policy for each block.
+  void set_plan(StackPlan plan) { plan_ = std::move(plan); }
+  void set_precision(Precision precision) { precision_ = precision; }
 
  private:
   std::vector<Branch> blocks_;
   std::uint64_t first_ = 0;
-  Mode mode_ = Mode::stored;
+  StackPlan plan_;
   Precision precision_ = Precision::fp32;
 };
 

@@ -94,10 +94,6 @@ class RevRoberta : public RobertaBase {
 class PlainRoberta : public RobertaBase {
  public:
   PlainRoberta(const RobertaConfig& config, const WeightOptions& weights);
-  void set_stack_options(StackOptions options) override {
-    blocks_.set_options(options);
-    Model::set_stack_options(std::move(options));
-  }
 
  protected:
   at::Tensor encode(const at::Tensor& x, const at::Tensor& score_bias,
@@ -105,7 +101,7 @@ class PlainRoberta : public RobertaBase {
 
  private:
   PlainRoberta(const RobertaConfig& config, WeightMaker make);
-  PlainBlocks blocks_;
+  std::shared_ptr<PlainBlocks> blocks_;
 };
 
 }  // namespace pareprop::models

@@ -161,7 +161,7 @@ PlainSwin::PlainSwin(const SwinConfig& config, WeightMaker make) : SwinBase(conf
   for (std::size_t i = 0; i < config.stages(); ++i) {
     torch::nn::Module& stage = add_stage();
     const auto first = static_cast<std::uint64_t>(first_block(i));
-    blocks_.emplace_back(stage, "blocks", blocks_of(i, make), first);
+    blocks_.push_back(add_plain_blocks(PlainBlocks(stage, "blocks", blocks_of(i, make), first)));
     if (!is_last(i)) add_merging(stage, make);
   }
   add_head(config.width_of(config.stages() - 1), make);
@@ -169,12 +169,7 @@ PlainSwin::PlainSwin(const SwinConfig& config, WeightMaker make) : SwinBase(conf
 
 at::Tensor PlainSwin::run_stage(std::size_t stage, const at::Tensor& x, const ForwardOptions&,
                                 const std::shared_ptr<Pass>& pass) {
-  return blocks_[stage].forward(x, {}, *pass);
-}
-
-void PlainSwin::set_stack_options(StackOptions options) {
-  for (PlainBlocks& blocks : blocks_) blocks.set_options(options);
-  Model::set_stack_options(std::move(options));
+  return blocks_[stage]->forward(x, {}, *pass);
 }
 
 }  // namespace pareprop::models

@@ -107,14 +107,13 @@ class RevSwin : public SwinBase {
 class PlainSwin : public SwinBase {
  public:
   PlainSwin(const SwinConfig& config, const WeightOptions& weights);
-  void set_stack_options(StackOptions options) override;
 
  private:
   PlainSwin(const SwinConfig& config, WeightMaker make);
   at::Tensor run_stage(std::size_t stage, const at::Tensor& x, const ForwardOptions& options,
                        const std::shared_ptr<Pass>& pass) override;
 
-  std::vector<PlainBlocks> blocks_;
+  std::vector<std::shared_ptr<PlainBlocks>> blocks_;
 };
 
 }  // namespace pareprop::models

@@ -48,17 +48,13 @@ class PlainViT : public ImageModel {
   PlainViT(const ViTConfig& config, const WeightOptions& weights);
   std::int64_t tokens() const override { return config_.tokens() + 1; }
   at::Tensor forward(const Batch& batch, const ForwardOptions& options = {}) override;
-  void set_stack_options(StackOptions options) override {
-    blocks_.set_options(options);
-    Model::set_stack_options(std::move(options));
-  }
 
  private:
   ViTConfig config_;
   at::Tensor class_token_, positions_;
   std::shared_ptr<LinearLayer> patch_embed_, head_;
   std::shared_ptr<NormLayer> norm_;
-  PlainBlocks blocks_;
+  std::shared_ptr<PlainBlocks> blocks_;
 };
 
 }  // namespace pareprop::models

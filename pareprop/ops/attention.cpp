@@ -15,6 +15,7 @@
 #include "pareprop/ops/kernels/attention_kernel.h"
 #include "pareprop/ops/kernels/gemm.h"
 #include "pareprop/ops/lean_tape.h"
+#include "pareprop/ops/mac_counter.h"
 #include "pareprop/ops/meta_device.h"
 #include "pareprop/ops/precision.h"
 #include "pareprop/ops/product.h"

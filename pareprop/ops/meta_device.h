@@ -11,9 +11,4 @@ namespace pareprop {
 // as our own ops go.
 inline bool is_cpu_or_meta(const at::Tensor& t) { return t.is_cpu() || t.is_meta(); }
 
-// Multiply-accumulates that ops left out on the meta device in this thread, where no operator of
-// torch stands for them. Only ever grows.
-double meta_macs();
-void add_meta_macs(double macs);
-
 }  // namespace pareprop

@@ -10,6 +10,7 @@
 #include "pareprop/ops/consumed_tape.h"
 #include "pareprop/ops/lean_tape.h"
 #include "pareprop/ops/linear.h"
+#include "pareprop/ops/mac_counter.h"
 #include "pareprop/ops/meta_device.h"
 #include "pareprop/ops/precision.h"
 #include "pareprop/ops/product.h"

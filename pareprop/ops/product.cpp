@@ -11,6 +11,7 @@
 
 #include "pareprop/ops/kernels/gemm.h"
 #include "pareprop/ops/kernels/pair_product.h"
+#include "pareprop/ops/mac_counter.h"
 #include "pareprop/ops/meta_device.h"
 #include "pareprop/ops/precision.h"
 #include "pareprop/ops/product_scratch.h"

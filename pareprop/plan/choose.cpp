@@ -19,7 +19,7 @@ std::int64_t edge_bytes(const StackProfile& stack, Policy below, Policy policy) 
 // other superfluous; what is left after each block are beginnings that keep more and take less.
 struct Label {
   std::int64_t kept = 0;
-  double seconds = 0.0;
+  Seconds seconds = {};
   Policy policy = Policy::store;  // of the last block; nothing is below the first
   int before = -1;                // the label that this one goes on from, in the layer before
 };
@@ -35,7 +35,7 @@ Layer without_superfluous(Layer labels) {
   Layer left;
   for (const Label& label : labels) {
     const bool first = left.empty() || left.back().policy != label.policy;
-    if (first || label.seconds < left.back().seconds * kFaster) left.push_back(label);
+    if (first || label.seconds < kFaster * left.back().seconds) left.push_back(label);
   }
   return left;
 }
@@ -71,7 +71,7 @@ class Search {
         const std::int64_t edge = i == 0 ? 0 : edge_bytes(stack, label.policy, policy);
         const std::int64_t kept = label.kept + cost.kept + edge;
         if (stack.live[static_cast<std::size_t>(i)] + kept + cost.extra > budget_) continue;
-        labels.push_back({kept, label.seconds + cost.seconds, policy, static_cast<int>(at)});
+        labels.push_back({kept, label.seconds + cost.cost, policy, static_cast<int>(at)});
       }
     }
     return without_superfluous(std::move(labels));
@@ -110,7 +110,7 @@ Choice evaluate(const Profile& profile, bool overlap, std::vector<std::vector<Po
   Choice choice{.overlap = overlap,
                 .policies = std::move(policies),
                 .peak = profile.below,
-                .seconds = profile.seconds};
+                .seconds = profile.rest};
   std::int64_t kept = 0;
   for (std::size_t s = 0; s < profile.stacks.size(); ++s) {
     const StackProfile& stack = profile.stacks[s];
@@ -119,7 +119,7 @@ Choice evaluate(const Profile& profile, bool overlap, std::vector<std::vector<Po
       const BlockCost& cost = cost_of(stack.costs(overlap), of_stack.at(i));
       kept += cost.kept + (i == 0 ? 0 : edge_bytes(stack, of_stack[i - 1], of_stack[i]));
       choice.peak = std::max(choice.peak, stack.live[i] + kept + cost.extra);
-      choice.seconds += cost.seconds;
+      choice.seconds += cost.cost;
     }
     choice.peak = std::max(choice.peak, stack.above + kept);
   }

@@ -13,7 +13,7 @@ struct Choice {
   bool overlap = false;
   std::vector<std::vector<Policy>> policies;  // of each block of each stack
   std::int64_t peak = 0;
-  double seconds = 0.0;
+  Seconds seconds = {};
 };
 
 // Peak and seconds of given policies: Note [The model of the peak].

@@ -3,10 +3,11 @@
 #include <ATen/ops/empty_like.h>
 
 #include <algorithm>
+#include <stdexcept>
 #include <utility>
 
 #include "pareprop/memory/meta_meter.h"
-#include "pareprop/models/cost.h"
+#include "pareprop/ops/mac_counter.h"
 #include "pareprop/ops/product_scratch.h"
 
 namespace pareprop::plan {
@@ -22,7 +23,7 @@ constexpr double kBetweenProducts = 0.125;
 // What one block's backward pass showed.
 struct Window {
   std::int64_t before = -1, peak = 0;
-  double recovered_macs = 0.0, gradient_macs = 0.0;
+  Macs recovered, gradient;
 };
 
 // A task belongs to its own block, or, with overlap, to that whose gradients have begun last:
@@ -41,7 +42,7 @@ std::vector<Window> windows(const MeteredRun& run, int depth, int lanes) {
     window.peak = std::max(window.peak, metered.peak);
     if (!own) continue;
     Window& block = all[static_cast<std::size_t>(task.block())];
-    (task.kind == TaskKind::recover ? block.recovered_macs : block.gradient_macs) += metered.macs;
+    (task.kind == TaskKind::recover ? block.recovered : block.gradient) += Macs{metered.macs};
   }
   return all;
 }
@@ -60,40 +61,31 @@ std::int64_t minus(std::int64_t peak, std::int64_t before) {
 }  // namespace
 
 StepPlan step_plan(const Choice& choice, bool recompute_between) {
-  const bool stored =
-      std::all_of(choice.policies.begin(), choice.policies.end(), [](const auto& s) {
-        return std::all_of(s.begin(), s.end(), [](Policy p) { return p == Policy::store; });
-      });
-  return {.mode = stored           ? Mode::stored
-                  : choice.overlap ? Mode::pareprop
-                                   : Mode::reprop,
-          .policies = choice.policies,
-          .recompute_between = recompute_between};
-}
-
-void apply(const StepPlan& plan, models::Model& model, StackOptions options) {
-  options.mode = plan.mode;
-  options.recompute_between = plan.recompute_between;
-  model.set_stack_options(std::move(options));
-  if (plan.policies.empty()) return;
-  for (std::size_t i = 0; i < model.stacks().size(); ++i) {
-    Stack stack = model.stacks()[i];
-    StackOptions own = stack->options();
-    own.policies = plan.policies.at(i);
-    stack->set_options(std::move(own));
+  StepPlan plan{.recompute_between = recompute_between};
+  for (const auto& policies : choice.policies) {
+    plan.stacks.push_back({.policies = policies, .tail = 0});
   }
+  if (!plan.stacks.empty()) plan.stacks.back().tail = std::nullopt;
+  // Where nothing is recomputed there is nothing to overlap.
+  const bool overlap = choice.overlap && !plan.stores_all();
+  for (StackPlan& stack : plan.stacks) stack.overlap = overlap;
+  return plan;
 }
 
-DryStep::DryStep(const std::function<std::shared_ptr<models::Model>()>& make,
-                 const StepShape& shape)
-    : shape_(shape) {
+DryStep::DryStep(const MakeNetwork& make, const StepShape& shape) : shape_(shape) {
   memory::install_meta_meter();
   const memory::Usage before = memory::usage();
-  model_ = make();
-  model_->train();
+  network_ = make();
+  for (const at::Tensor& weight : network_->weights()) {
+    if (weight.is_meta()) continue;
+    throw std::invalid_argument("plan: expected a network on the meta device, got a weight on " +
+                                weight.device().str() +
+                                "; move it there: module->to(torch::kMeta)");
+  }
+  network_->set_options({.precision = shape_.precision, .arithmetic = shape_.arithmetic});
   memory::TagScope tag(memory::Tag::optimizer);
   for (int copy = 0; copy < shape_.optimizer_copies; ++copy) {
-    for (const at::Tensor& weight : model_->parameters()) {
+    for (const at::Tensor& weight : network_->weights()) {
       if (weight.requires_grad()) optimizer_.push_back(at::empty_like(weight.detach()));
     }
   }
@@ -102,37 +94,20 @@ DryStep::DryStep(const std::function<std::shared_ptr<models::Model>()>& make,
 
 memory::Usage DryStep::others() const { return minus_live(memory::usage(), own_); }
 
-StackOptions DryStep::options(std::shared_ptr<Executor> executor) const {
-  return {.precision = shape_.precision,
-          .arithmetic = shape_.arithmetic,
-          .executor = std::move(executor)};
-}
-
-void DryStep::drop_gradients() {
-  for (auto& weight : model_->parameters()) weight.mutable_grad().reset();
-}
-
 // Returns the multiply-accumulates of the forward pass.
-double DryStep::backward(std::int64_t batch) {
-  const models::Batch example = model_->example(batch, 0);
-  double macs = 0.0;
-  at::Tensor loss;
-  {
-    const models::MacCounter counter;
-    loss = model_->loss(example, {.pass = std::make_shared<Pass>(0, 0)});
-    macs = counter.macs();
-  }
-  loss.backward();
-  return macs;
+Macs DryStep::backward(std::int64_t batch) {
+  const MacCounter counter;
+  network_->step(batch, std::make_shared<Pass>(0, 0));
+  return {counter.forward_macs()};
 }
 
 // Once more where a product's scratch was tried, whose memory was counted too.
-double DryStep::metered_backward(MeteredLane& lane, std::int64_t batch, bool accumulates) {
+Macs DryStep::metered_backward(MeteredLane& lane, std::int64_t batch, bool accumulates) {
   if (accumulates) backward(batch);
-  double macs = 0.0;
+  Macs macs;
   for (std::int64_t tried = -1; tried != tried_products();) {
     tried = tried_products();
-    if (!accumulates) drop_gradients();
+    if (!accumulates) drop_gradients(*network_);
     lane.begin();
     macs = backward(batch);
   }
@@ -146,19 +121,20 @@ Prediction DryStep::run(const StepPlan& plan) {
 Prediction DryStep::run(const StepPlan& plan, std::int64_t batch, bool accumulates) {
   const memory::Usage before = others();
   const auto lane = std::make_shared<MeteredLane>(kOverlapped, shape_.only_activations);
-  apply(plan, *model_, options(lane));
+  network_->set_executor(lane);
+  network_->set_plan(plan);
   metered_backward(*lane, batch, accumulates);
   Prediction usage{lane->usage()};
   const std::int64_t in_order = shape_.only_activations ? usage.activation_peak : usage.total_peak;
-  drop_gradients();
+  drop_gradients(*network_);
 
   for (std::size_t tag = 0; tag < memory::kTags; ++tag) usage.peak[tag] -= before.live[tag];
   usage.activation_peak -= before.activation_live;
   // Drift probes and the like, which the meta device has not; scratch of torch's own ops besides.
   std::int64_t more = 4096;
-  for (const Stack& stack : model_->stacks()) more += 512 * stack->depth();
+  for (const Stack& stack : network_->stacks()) more += 512 * stack->depth();
   usage.at_most = usage.activation_peak / 256;
-  if (plan.mode == Mode::pareprop) {
+  if (plan.overlaps()) {
     std::int64_t worst = in_order;
     for (const MeteredRun& run : lane->runs()) worst = std::max(worst, run.worst_meeting());
     more += worst - in_order;
@@ -174,77 +150,76 @@ Prediction DryStep::run(const StepPlan& plan, std::int64_t batch, bool accumulat
 
 DryStep::Metered DryStep::metered(Policy policy, int lanes, bool recompute_between) {
   const auto lane = std::make_shared<MeteredLane>(lanes, shape_.only_activations);
-  StepPlan plan{.mode = Mode::pareprop, .recompute_between = recompute_between};
-  for (const Stack& stack : model_->stacks()) {
-    plan.policies.emplace_back(static_cast<std::size_t>(stack->depth()), policy);
-  }
-  StackOptions with_lane = options(lane);
-  with_lane.keep_tail = false;
-  apply(plan, *model_, std::move(with_lane));
+  StepPlan plan = uniform_plan(policy, /*overlap=*/true, network_->depths());
+  plan.recompute_between = recompute_between;
+  for (StackPlan& stack : plan.stacks) stack.tail = 0;
+  network_->set_executor(lane);
+  network_->set_plan(plan);
   Metered result;
-  result.forward_macs = metered_backward(*lane, shape_.batch, shape_.accumulates);
+  result.forward = metered_backward(*lane, shape_.batch, shape_.accumulates);
   result.below = lane->peak_since_last_run();
   auto run = lane->runs().rbegin();
-  for (const Stack& stack : model_->stacks()) {
+  for (const Stack& stack : network_->stacks()) {
     result.runs.push_back(stack->depth() > 0 ? *run++ : MeteredRun{});  // an empty one has no node
   }
-  drop_gradients();
+  drop_gradients(*network_);
   return result;
 }
 
-Profile DryStep::profile(bool recompute_between) {
+WorkProfile DryStep::profile(bool recompute_between) {
   const memory::Usage besides = others();
   const std::int64_t before =
       (shape_.only_activations ? besides.activation_live : besides.total_live) -
       shape_.others(shape_.batch);
   const Metered lean = metered(Policy::reverse, kSerial, recompute_between);
   const std::size_t stacks = lean.runs.size();
-  Profile profile{.stacks = std::vector<StackProfile>(stacks), .below = lean.below - before};
-  double stack_macs = 0.0;
-  std::vector<double> stored_macs(stacks);  // of gradients that have all they need
+  WorkProfile profile{.stacks = std::vector<StackProfileIn<Macs>>(stacks),
+                      .below = lean.below - before};
+  Macs in_stacks;
+  std::vector<Macs> stored(stacks);  // of gradients that have all they need
   for (const Policy policy : kPolicies) {
     const Metered serial =
         policy == Policy::reverse ? lean : metered(policy, kSerial, recompute_between);
     const Metered overlapped = metered(policy, kOverlapped, recompute_between);
     std::int64_t kept_below = 0;  // of lower stacks
     for (std::size_t s = 0; s < stacks; ++s) {
-      StackProfile& stack = profile.stacks[s];
-      const int depth = model_->stacks()[s]->depth();
+      StackProfileIn<Macs>& stack = profile.stacks[s];
+      const int depth = network_->stacks()[s]->depth();
       if (depth == 0) continue;
       const auto lean_windows = windows(lean.runs[s], depth, kSerial);
       const auto own = windows(serial.runs[s], depth, kSerial);
       const auto beside = windows(overlapped.runs[s], depth, kOverlapped);
       const std::int64_t kept_here =
           minus(own.back().before, lean_windows.back().before + kept_below);
-      BlockCost cost{.kept = (kept_here + depth - 1) / depth};
-      BlockCost cost_beside = cost;
-      double recovered = 0.0, gradient = 0.0, forward = 0.0;
+      BlockCostIn<Macs> cost{.kept = (kept_here + depth - 1) / depth};
+      BlockCostIn<Macs> cost_beside = cost;
+      Macs recovered, gradient, forward;
       for (std::size_t i = 0; i < own.size(); ++i) {
         const std::int64_t below = kept_below + cost.kept * static_cast<std::int64_t>(i + 1);
         const std::int64_t live = lean_windows[i].before + below;
         cost.extra = std::max(cost.extra, minus(own[i].peak, live));
         cost_beside.extra = std::max(cost_beside.extra, minus(beside[i].peak, live));
-        recovered += own[i].recovered_macs / depth;
-        gradient += own[i].gradient_macs / depth;
-        forward += lean_windows[i].recovered_macs / depth;
+        recovered += own[i].recovered / depth;
+        gradient += own[i].gradient / depth;
+        forward += lean_windows[i].recovered / depth;
       }
-      if (policy == Policy::store) stored_macs[s] = gradient;
+      if (policy == Policy::store) stored[s] = gradient;
       if (policy == Policy::products) {
-        recovered = kBetweenProducts * forward + gradient - stored_macs[s];
+        recovered = kBetweenProducts * forward + gradient - stored[s];
       }
-      cost.seconds = cost_beside.seconds = 2.0 * forward + recovered;
+      cost.cost = cost_beside.cost = 2.0 * forward + recovered;
       stack.serial[static_cast<std::size_t>(policy)] = cost;
       stack.overlapped[static_cast<std::size_t>(policy)] = cost_beside;
       kept_below += cost.kept * depth;
       stack.above = std::max(stack.above, minus(serial.runs[s].above, before + kept_below));
       if (policy == Policy::checkpoint) stack.edge = cost.kept / 2;
       if (policy != Policy::reverse) continue;
-      stack_macs += forward * depth;
+      in_stacks += static_cast<double>(depth) * forward;
       for (const Window& window : lean_windows) stack.live.push_back(window.before - before);
     }
   }
-  const double outside = lean.forward_macs - stack_macs;
-  profile.seconds = lean.forward_macs + (recompute_between ? 3.0 : 2.0) * outside;
+  const Macs outside = lean.forward - in_stacks;
+  profile.rest = lean.forward + (recompute_between ? 3.0 : 2.0) * outside;
   return profile;
 }
 

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "pareprop/memory/meter.h"
-#include "pareprop/models/model.h"
 #include "pareprop/plan/choose.h"
 #include "pareprop/plan/metered_lane.h"
+#include "pareprop/reversible/network.h"
 
 namespace pareprop::plan {
 
@@ -26,18 +26,7 @@ struct StepShape {
   std::int64_t others(std::int64_t samples) const { return other_bytes + samples * sample_bytes; }
 };
 
-// How a step is run: policies with or without overlap, or, in a plain network, a mode.
-struct StepPlan {
-  Mode mode = Mode::reprop;
-  std::vector<std::vector<Policy>> policies = {};  // of each stack; empty: the mode's
-  bool recompute_between = false;                  // what lies between stacks
-
-  bool operator==(const StepPlan&) const = default;
-};
 StepPlan step_plan(const Choice& choice, bool recompute_between);
-
-// Gives every stack its policies, and all the same `options`, whose mode does not count.
-void apply(const StepPlan& plan, models::Model& model, StackOptions options);
 
 // Peaks that a step is expected to have, and the total that it keeps, for budgets: a little more,
 // for scratch of torch's own, and with overlap, where it is chance which temporaries meet.
@@ -45,14 +34,17 @@ struct Prediction : memory::Usage {
   std::int64_t at_most = 0;
 };
 
+// Makes a network whose weights are on the meta device.
+using MakeNetwork = std::function<std::shared_ptr<Network>()>;
+
 // Training steps of a network on the meta device: what they take, without taking it.
 class DryStep {
  public:
-  // `make` makes the network on the meta device. What the meter counts while a step is run counts
-  // as the step's: nothing else should allocate tensors meanwhile.
-  DryStep(const std::function<std::shared_ptr<models::Model>()>& make, const StepShape& shape);
+  // What the meter counts while a step is run counts as the step's: nothing else should allocate
+  // tensors meanwhile. Throws std::invalid_argument when a weight is not on the meta device.
+  DryStep(const MakeNetwork& make, const StepShape& shape);
 
-  const models::Model& model() const { return *model_; }
+  const Network& network() const { return *network_; }
   const StepShape& shape() const { return shape_; }
 
   // With overlap the totals are of the worst meeting that the schedule allows.
@@ -61,26 +53,24 @@ class DryStep {
   // The same with another batch, or another number of micro-steps.
   Prediction run(const StepPlan& plan, std::int64_t batch, bool accumulates);
 
-  // Bytes of Note [The model of the peak], with seconds in multiply-accumulates: gradients count
-  // two for each of the forward pass. REQUIRES: the network has stacks.
-  Profile profile(bool recompute_between);
+  // Bytes of Note [The model of the peak], and multiply-accumulates: gradients count two for each
+  // of the forward pass. REQUIRES: the network has stacks.
+  WorkProfile profile(bool recompute_between);
 
  private:
   struct Metered {
     std::vector<MeteredRun> runs;  // from the input of the network on
     std::int64_t below = 0;
-    double forward_macs = 0.0;
+    Macs forward;
   };
-  StackOptions options(std::shared_ptr<Executor> executor) const;
   memory::Usage others() const;  // live bytes of all else in the process
-  double backward(std::int64_t batch);
-  double metered_backward(MeteredLane& lane, std::int64_t batch, bool accumulates);
-  void drop_gradients();
+  Macs backward(std::int64_t batch);
+  Macs metered_backward(MeteredLane& lane, std::int64_t batch, bool accumulates);
   Metered metered(Policy policy, int lanes, bool recompute_between);
 
   StepShape shape_;
   memory::Usage own_;  // live bytes of the network and its optimizer
-  std::shared_ptr<models::Model> model_;
+  std::shared_ptr<Network> network_;
   std::vector<at::Tensor> optimizer_;
 };
 

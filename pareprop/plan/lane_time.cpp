@@ -1,17 +1,17 @@
 #include "pareprop/plan/lane_time.h"
 
 #include "pareprop/graph/schedule.h"
+#include "pareprop/graph/stack_plan.h"
 #include "pareprop/graph/timeline.h"
-#include "pareprop/reversible/stack_options.h"
 
 namespace pareprop::plan {
 
-double seconds_in_lanes(const StackProfile& stack, const std::vector<Policy>& policies) {
-  const double none = cost_of(stack.serial, Policy::store).seconds;
-  const double all = cost_of(stack.serial, Policy::reverse).seconds - none;
+Seconds seconds_in_lanes(const StackProfile& stack, const std::vector<Policy>& policies) {
+  const Seconds none = cost_of(stack.serial, Policy::store).cost;
+  const Seconds all = cost_of(stack.serial, Policy::reverse).cost - none;
   const auto costs = [&](const Task& task) {
     const Policy policy = policies.at(static_cast<std::size_t>(task.block()));
-    const double share = all > 0.0 ? (cost_of(stack.serial, policy).seconds - none) / all : 0.0;
+    const double share = all > Seconds{} ? (cost_of(stack.serial, policy).cost - none) / all : 0.0;
     const double again = share * stack.in_lanes.recover;
     // A block has two branches.
     switch (task.kind) {
@@ -24,11 +24,11 @@ double seconds_in_lanes(const StackProfile& stack, const std::vector<Policy>& po
     }
     return 0.0;
   };
-  const StackOptions usual;
+  const StackPlan usual;
   const TaskGraph graph = backward_schedule(
       keep_plan(policies),
       {.overlap = true, .lookahead = usual.lookahead, .deferred = usual.deferred});
-  return simulate(graph, costs).makespan();
+  return {simulate(graph, costs).makespan()};
 }
 
 }  // namespace pareprop::plan

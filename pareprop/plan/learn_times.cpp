@@ -8,19 +8,23 @@ namespace pareprop::plan {
 namespace {
 
 // What times depend on, but the machine.
-std::string key(const std::string& network, const models::Model& model, const StepShape& shape) {
-  std::string words = network;
-  for (const Stack& stack : model.stacks())
-    words += ", " + std::to_string(stack->depth()) + " blocks";
-  return words + ", " + std::to_string(model.parameter_count()) + " parameters, " +
-         std::to_string(model.tokens()) + " tokens, batch " + std::to_string(shape.batch) + ", " +
-         std::string(name(shape.precision)) + ", " + std::string(name(shape.arithmetic));
+std::string key(const std::string& name, const Network& network, const StepShape& shape) {
+  std::string words = name;
+  for (const int depth : network.depths()) words += ", " + std::to_string(depth) + " blocks";
+  std::int64_t parameters = 0;
+  for (const at::Tensor& weight : network.weights()) parameters += weight.numel();
+  return words + ", " + std::to_string(parameters) + " parameters, batch " +
+         std::to_string(shape.batch) + ", " + std::string(pareprop::name(shape.precision)) + ", " +
+         std::string(pareprop::name(shape.arithmetic));
 }
 
 }  // namespace
 
-std::optional<StepTimes> learn_times(Planner& planner, models::Model& model,
-                                     const models::Batch& batch, const StackOptions& options,
+std::string network_name(const std::string& model, std::int64_t tokens) {
+  return model + ", " + std::to_string(tokens) + " tokens";
+}
+
+std::optional<StepTimes> learn_times(Planner& planner, Network& network,
                                      const LearnOptions& learn) {
   if (planner.plain()) return std::nullopt;
   auto say = [&](const std::string& what) {
@@ -31,9 +35,9 @@ std::optional<StepTimes> learn_times(Planner& planner, models::Model& model,
   };
   std::optional<StepTimesFile> file;
   if (learn.folder) {
-    file.emplace(*learn.folder, key(learn.network, model, planner.shape()));
+    file.emplace(*learn.folder, key(learn.network, network, planner.shape()));
     const auto [times, why_not] = learn.again ? StepTimesFile::Found{} : file->read();
-    if (times && times->stacks.size() == model.stacks().size()) {
+    if (times && times->stacks.size() == network.stacks().size()) {
       planner.use(*times);
       return times;
     }
@@ -43,8 +47,11 @@ std::optional<StepTimes> learn_times(Planner& planner, models::Model& model,
     planner.use(measure_macs_per_second());
     return std::nullopt;
   }
+  const NetworkRestored restored(network);
+  network.set_options(
+      {.precision = planner.shape().precision, .arithmetic = planner.shape().arithmetic});
   const StepTimes times =
-      measure_step_times(model, batch, options, fits(Mode::pareprop), learn.on_step);
+      measure_step_times(network, planner.shape().batch, fits(Mode::pareprop), learn.on_step);
   planner.use(times);
   if (file) {
     try {

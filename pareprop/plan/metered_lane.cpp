@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "pareprop/graph/worst_meeting.h"
-#include "pareprop/models/cost.h"
+#include "pareprop/ops/mac_counter.h"
 #include "pareprop/reversible/torch_lanes.h"
 
 namespace pareprop::plan {
@@ -61,7 +61,7 @@ void MeteredLane::run(const TaskGraph& graph, const TaskBody& body, Observer*) {
   for (const Task& task : graph.tasks()) {
     reset_peaks();
     MeteredTask metered{.task = task, .before = live()};
-    const models::MacCounter counter;
+    const MacCounter counter;
     body(task);
     metered.macs = counter.macs();
     metered.peak = peak_since_last_run();

@@ -14,9 +14,9 @@ std::string exact_bytes(std::int64_t bytes) {
 
 std::string policy_letters(const StepPlan& step) {
   std::string letters;
-  for (const auto& stack : step.policies) {
+  for (const StackPlan& stack : step.stacks) {
     if (!letters.empty()) letters += ' ';
-    for (const Policy policy : stack) {
+    for (const Policy policy : stack.policies) {
       letters += static_cast<char>(std::toupper(static_cast<unsigned char>(name(policy).front())));
     }
   }

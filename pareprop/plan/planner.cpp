@@ -8,56 +8,55 @@
 
 namespace pareprop::plan {
 
-Planner::Planner(const std::function<std::shared_ptr<models::Model>()>& make,
-                 const StepShape& shape)
-    : dry_(make, shape) {
+Planner::Planner(const MakeNetwork& make, const StepShape& shape) : dry_(make, shape) {
+  // Only ratios count until a speed is known.
+  constexpr MacsPerSecond kNominal{1e9};
   if (plain()) return;
-  variants_.push_back({false, dry_.profile(false)});
-  if (variants_.front().profile.stacks.size() < 2) return;
-  Profile other = dry_.profile(true);
-  const bool saves = other.stacks.back().above < variants_.front().profile.stacks.back().above;
-  if (saves) variants_.push_back({true, std::move(other)});
+  variants_.push_back({false, dry_.profile(false), {}});
+  if (variants_.front().work.stacks.size() > 1) {
+    WorkProfile other = dry_.profile(true);
+    const bool saves = other.stacks.back().above < variants_.front().work.stacks.back().above;
+    if (saves) variants_.push_back({true, std::move(other), {}});
+  }
+  use(kNominal);
 }
 
 void Planner::use(const StepTimes& times) {
   if (plain()) return;
-  const double measured_rest = variants_.front().profile.seconds;
-  for (Variant& variant : variants_) set_seconds(variant.profile, times, measured_rest);
+  const Macs measured_rest = variants_.front().work.rest;
+  for (Variant& variant : variants_) variant.profile = timed(variant.work, times, measured_rest);
   leanest_.reset();
 }
 
-void Planner::use(double macs_per_second) {
-  for (Variant& variant : variants_) set_seconds(variant.profile, macs_per_second);
+void Planner::use(MacsPerSecond rate) {
+  for (Variant& variant : variants_) variant.profile = timed(variant.work, rate);
   leanest_.reset();
 }
 
-StepPlan Planner::all(Mode mode) const {
-  StepPlan step{.mode = mode};
-  if (plain()) return step;
-  const Policy policy = mode == Mode::stored       ? Policy::store
-                        : mode == Mode::checkpoint ? Policy::checkpoint
-                                                   : Policy::reverse;
-  for (const StackProfile& stack : variants_.front().profile.stacks) {
-    step.policies.emplace_back(static_cast<std::size_t>(stack.depth()), policy);
-  }
-  return step;
+namespace {
+
+std::vector<std::vector<Policy>> policies_of(const StepPlan& step) {
+  std::vector<std::vector<Policy>> policies;
+  for (const StackPlan& stack : step.stacks) policies.push_back(stack.policies);
+  return policies;
 }
+
+}  // namespace
 
 const Profile& Planner::profile_of(const StepPlan& step) const {
-  const bool recompute = step.recompute_between || step.mode == Mode::checkpoint;
-  return recompute ? variants_.back().profile : variants_.front().profile;
+  return step.recompute_between ? variants_.back().profile : variants_.front().profile;
 }
 
-double Planner::seconds(const StepPlan& step) const {
-  if (plain()) return 0.0;
+Seconds Planner::seconds(const StepPlan& step) const {
+  if (plain()) return {};
   const Profile& profile = profile_of(step);
-  return seconds(profile, evaluate(profile, step.mode == Mode::pareprop, step.policies));
+  return seconds(profile, evaluate(profile, step.overlaps(), policies_of(step)));
 }
 
 // The search adds up blocks; two lanes are better known by their schedule.
-double Planner::seconds(const Profile& profile, const Choice& choice) {
+Seconds Planner::seconds(const Profile& profile, const Choice& choice) {
   if (!choice.overlap) return choice.seconds;
-  double sum = profile.seconds;
+  Seconds sum = profile.rest;
   for (std::size_t s = 0; s < profile.stacks.size(); ++s) {
     const StackProfile& stack = profile.stacks[s];
     if (stack.depth() == 0) continue;
@@ -71,7 +70,7 @@ const Plan& Planner::leanest() {
   if (leanest_) return *leanest_;
   std::vector<StepPlan> candidates{all(Mode::checkpoint)};
   if (plain()) candidates.push_back(all(Mode::stored));
-  for (const auto& [recompute_between, profile] : variants_) {
+  for (const auto& [recompute_between, work, profile] : variants_) {
     StepPlan reversed = all(Mode::reprop);
     reversed.recompute_between = recompute_between;
     candidates.push_back(std::move(reversed));
@@ -107,14 +106,13 @@ Plan Planner::plan_step(std::int64_t budget) {
   for (const Variant& variant : variants_) {
     improve(best, variant, false, budget);
     // Nothing is faster than storing everything.
-    if (best.step.mode != Mode::stored && overlap_pays(variant))
-      improve(best, variant, true, budget);
+    if (!best.step.stores_all() && overlap_pays(variant)) improve(best, variant, true, budget);
   }
   return best;
 }
 
 bool Planner::overlap_pays(const Variant& variant) const {
-  const auto reversed = all(Mode::reprop).policies;
+  const auto reversed = policies_of(all(Mode::reprop));
   return seconds(variant.profile, evaluate(variant.profile, true, reversed)) <
          evaluate(variant.profile, false, reversed).seconds;
 }
@@ -133,7 +131,7 @@ void Planner::improve(Plan& best, const Variant& variant, bool overlap, std::int
     const StepPlan step = step_plan(choice, variant.recompute_between);
     const Prediction usage = dry_.run(step);
     const std::int64_t spare = budget - usage.at_most;
-    const double taken = seconds(variant.profile, choice);
+    const Seconds taken = seconds(variant.profile, choice);
     if (spare >= 0 &&
         std::pair(taken, usage.at_most) < std::pair(best.seconds, best.predicted.at_most)) {
       best.step = step;
@@ -143,12 +141,12 @@ void Planner::improve(Plan& best, const Variant& variant, bool overlap, std::int
     return spare;
   };
   // Where the profile thinks too much of what it takes, no budget of the search would find it.
-  if (overlap) consider(evaluate(variant.profile, true, all(Mode::pareprop).policies));
+  if (overlap) consider(evaluate(variant.profile, true, policies_of(all(Mode::pareprop))));
   for (int round = 0; round < kRounds; ++round) {
     const auto choice = choose(variant.profile, target, overlap);
     if (!choice) return;
     const std::int64_t spare = consider(*choice);
-    if (spare >= 0 && best.step.mode == Mode::stored) return;
+    if (spare >= 0 && best.step.stores_all()) return;
     (spare >= 0 ? fitting : above) = target;
     if (fitting && above) {
       if (*above - *fitting <= close) return;

@@ -14,9 +14,10 @@ namespace pareprop::plan {
 struct Plan {
   bool fits = false;
   std::int64_t budget = 0;
-  StepPlan step;                     // the fastest that fits; when none does, the leanest
-  Prediction predicted;              // of it
-  double seconds = 0.0;              // of a step; multiply-accumulates before times are known
+  StepPlan step;         // the fastest that fits; when none does, the leanest
+  Prediction predicted;  // of it
+  // Of a step. Before times are known: of a machine of which only the ratios are right.
+  Seconds seconds = {};
   std::int64_t smallest_budget = 0;  // for this batch
   std::int64_t largest_batch = 0;    // within this budget; 0: not even one sample
   // When it does not fit: the largest part of the batch that does, so many times; 0: none.
@@ -27,16 +28,16 @@ struct Plan {
   std::int64_t stored_micro_batch = 0;
 };
 
-// Plans training steps of one network: the fastest within a number of bytes.
+// Plans training steps of one network: the fastest within a number of bytes. What mode `auto` is.
 class Planner {
  public:
-  // As DryStep.
-  Planner(const std::function<std::shared_ptr<models::Model>()>& make, const StepShape& shape);
+  // `make` as of DryStep; called once.
+  Planner(const MakeNetwork& make, const StepShape& shape);
 
   const StepShape& shape() const { return dry_.shape(); }
-  bool plain() const { return dry_.model().stacks().empty(); }
+  bool plain() const { return dry_.network().stacks().empty(); }
   void use(const StepTimes& times);
-  void use(double macs_per_second);
+  void use(MacsPerSecond rate);
 
   Plan plan(std::int64_t budget);
   // The same without the answers for other batches and budgets.
@@ -45,9 +46,9 @@ class Planner {
   // What a step that is given takes.
   Prediction predict(const StepPlan& step) { return dry_.run(step); }
   // Seconds of it by the profile, with lanes by their schedule. 0 for a plain network.
-  double seconds(const StepPlan& step) const;
+  Seconds seconds(const StepPlan& step) const;
   // One that keeps all of the network to a mode.
-  StepPlan all(Mode mode) const;
+  StepPlan all(Mode mode) const { return dry_.network().plan_of(mode); }
 
  private:
   const Plan& leanest();
@@ -58,10 +59,11 @@ class Planner {
   // Of steps that store what lies between stacks; or recompute it, where that saves anything.
   struct Variant {
     bool recompute_between;
+    WorkProfile work;
     Profile profile;
   };
   const Profile& profile_of(const StepPlan& step) const;
-  static double seconds(const Profile& profile, const Choice& choice);
+  static Seconds seconds(const Profile& profile, const Choice& choice);
   bool overlap_pays(const Variant& variant) const;
   void improve(Plan& best, const Variant& variant, bool overlap, std::int64_t budget);
 

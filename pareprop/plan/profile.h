@@ -5,20 +5,25 @@
 #include <vector>
 
 #include "pareprop/graph/policy.h"
+#include "pareprop/plan/amounts.h"
 
 namespace pareprop::plan {
 
-// What one block of a stack costs under a policy.
-struct BlockCost {
+// What one block of a stack costs under a policy. `Cost` is Macs as a dry step counts them, or
+// Seconds as a search compares them.
+template <typename Cost>
+struct BlockCostIn {
   std::int64_t kept = 0;   // bytes from its forward pass on until its gradient, beyond `reverse`
   std::int64_t extra = 0;  // bytes at its highest while its own backward pass runs
-  double seconds = 0.0;    // of its backward pass, recomputation included
+  Cost cost = {};          // of its backward pass, recomputation included
 };
 
 // One cost a policy, in the order of kPolicies.
-using PolicyCosts = std::array<BlockCost, kPolicies.size()>;
+template <typename Cost>
+using PolicyCostsIn = std::array<BlockCostIn<Cost>, kPolicies.size()>;
 
-inline const BlockCost& cost_of(const PolicyCosts& costs, Policy policy) {
+template <typename Cost>
+const BlockCostIn<Cost>& cost_of(const PolicyCostsIn<Cost>& costs, Policy policy) {
   return costs[static_cast<std::size_t>(policy)];
 }
 
@@ -40,24 +45,32 @@ struct LaneTimes {
 };
 
 // Consecutive equal blocks.
-struct StackProfile {
-  PolicyCosts serial;
-  PolicyCosts overlapped;
+template <typename Cost>
+struct StackProfileIn {
+  PolicyCostsIn<Cost> serial;
+  PolicyCostsIn<Cost> overlapped;
   LaneTimes in_lanes = {};
   std::vector<std::int64_t> live;  // one a block
-  std::int64_t edge = 0;           // kept besides, by a block with its tape above one without
+  std::int64_t edge = 0;           // more bytes, if it stores its tape and the block below does not
   // At the highest between the backward pass of the stack above and that of this one, what is kept
   // not counted. Of the last stack: the forward pass and the head.
   std::int64_t above = 0;
 
   int depth() const { return static_cast<int>(live.size()); }
-  const PolicyCosts& costs(bool overlap) const { return overlap ? overlapped : serial; }
+  const PolicyCostsIn<Cost>& costs(bool overlap) const { return overlap ? overlapped : serial; }
 };
 
-struct Profile {
-  std::vector<StackProfile> stacks;  // from the input of the network on
-  std::int64_t below = 0;            // at the highest when all stacks have run back
-  double seconds = 0.0;              // of everything but the backward passes of stacks
+template <typename Cost>
+struct ProfileIn {
+  std::vector<StackProfileIn<Cost>> stacks;  // from the input of the network on
+  std::int64_t below = 0;                    // at the highest when all stacks have run back
+  Cost rest = {};                            // of everything but the backward passes of stacks
 };
+
+using WorkProfile = ProfileIn<Macs>;
+using Profile = ProfileIn<Seconds>;
+using StackProfile = StackProfileIn<Seconds>;
+using BlockCost = BlockCostIn<Seconds>;
+using PolicyCosts = PolicyCostsIn<Seconds>;
 
 }  // namespace pareprop::plan

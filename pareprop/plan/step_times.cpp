@@ -50,24 +50,25 @@ struct SeenStep {
   }
 };
 
-SeenStep timed_step(models::Model& model, const models::Batch& batch, StackOptions options) {
+SeenStep timed_step(Network& network, std::int64_t samples) {
   SeenStep step;
   SeenStack below;  // what was recovered of it in advance
-  options.on_trace = [&](const TaskGraph& graph, const Timeline& timeline) {
-    SeenStack& stack = step.stacks.emplace_back(std::exchange(below, {}));
-    stack.makespan = timeline.makespan();
-    for (const Span& span : timeline.spans) {
-      const Task& task = graph[span.task];
-      (task.stack == 0 ? stack : below).add(task.kind, span.length());
-    }
-  };
-  model.set_stack_options(options);
+  std::vector<Watch> watches;
+  for (const Stack& stack : network.stacks()) {
+    watches.push_back(
+        stack->watch({.on_backward = [&](const TaskGraph& graph, const Timeline& timeline) {
+          SeenStack& seen = step.stacks.emplace_back(std::exchange(below, {}));
+          seen.makespan = timeline.makespan();
+          for (const Span& span : timeline.spans) {
+            const Task& task = graph[span.task];
+            (task.stack == 0 ? seen : below).add(task.kind, span.length());
+          }
+        }}));
+  }
   const auto begin = Clock::now();
-  model.loss(batch, {.pass = std::make_shared<Pass>(0, 0)}).backward();
+  network.step(samples, std::make_shared<Pass>(0, 0));
   step.all = seconds_since(begin);
-  for (auto& weight : model.parameters()) weight.mutable_grad().reset();
-  options.on_trace = nullptr;  // it would outlive what it writes to
-  model.set_stack_options(std::move(options));
+  drop_gradients(network);
   return step;
 }
 
@@ -77,34 +78,33 @@ void keep_faster(SeenStep& fastest, SeenStep step) {
 
 }  // namespace
 
-StepTimes measure_step_times(models::Model& model, const models::Batch& batch, StackOptions options,
-                             bool overlapped, const std::function<void(int, int)>& on_step) {
-  model.train();
-  options.keep_tail = false;
-  // Threads of its own for each step would never be warm.
-  if (overlapped && !options.executor) {
-    options.executor = make_executor(model.parameters().front().device(), options.lanes);
-  }
+StepTimes measure_step_times(Network& network, std::int64_t samples, bool overlapped,
+                             const std::function<void(int, int)>& on_step) {
+  const NetworkRestored restored(network);
+  // Threads stay between steps, or they would never be warm.
+  const auto plan_without_tail = [&](Mode mode) {
+    StepPlan plan = network.plan_of(mode);
+    for (StackPlan& stack : plan.stacks) stack.tail = 0;
+    return plan;
+  };
   SeenStep serial, lanes;
   // In turns, so that a slow moment of the machine does not speak for one of them; the first of
   // each warms up.
   constexpr int kRounds = 4;
   const int all = overlapped ? 2 * kRounds : kRounds;
   int done = 0;
-  const auto step = [&] {
+  const auto step = [&](Mode mode) {
     if (on_step) on_step(done++, all);
-    return timed_step(model, batch, options);
+    network.set_plan(plan_without_tail(mode));
+    return timed_step(network, samples);
   };
   for (int round = 0; round < kRounds; ++round) {
-    options.mode = Mode::reprop;
-    keep_faster(serial, step());
-    if (!overlapped) continue;
-    options.mode = Mode::pareprop;
-    keep_faster(lanes, step());
+    keep_faster(serial, step(Mode::reprop));
+    if (overlapped) keep_faster(lanes, step(Mode::pareprop));
   }
   StepTimes times{.stacks = {}, .rest = serial.rest()};
   std::size_t at = serial.stacks.size();  // of the network's first stack: the last to run back
-  for (const Stack& stack : model.stacks()) {
+  for (const Stack& stack : network.stacks()) {
     StackTimes& own = times.stacks.emplace_back();
     const int depth = stack->depth();
     if (depth == 0) continue;
@@ -127,48 +127,68 @@ LaneTimes fitted(const StackProfile& stack, const StackTimes& own) {
   StackProfile as_seen = stack;
   as_seen.in_lanes = own.in_lanes;
   const std::vector<Policy> reversed(stack.live.size(), Policy::reverse);
-  const double factor = own.overlapped * stack.depth() / seconds_in_lanes(as_seen, reversed);
+  const double factor = own.overlapped * stack.depth() / seconds_in_lanes(as_seen, reversed).count;
   return {own.in_lanes.recover * factor, own.in_lanes.gradient * factor,
           own.in_lanes.weight_gradient * factor};
 }
 
-}  // namespace
-
-void set_seconds(Profile& profile, const StepTimes& times, double measured_rest) {
-  profile.seconds *= times.rest / measured_rest;
-  for (std::size_t s = 0; s < profile.stacks.size(); ++s) {
-    StackProfile& stack = profile.stacks[s];
-    const StackTimes& own = times.stacks.at(s);
-    const double none = cost_of(stack.serial, Policy::store).seconds;
-    const double all = cost_of(stack.serial, Policy::reverse).seconds - none;
-    std::array<double, kPolicies.size()> shares{};  // of the recomputation
-    for (std::size_t p = 0; p < shares.size(); ++p) {
-      if (all > 0.0) shares[p] = (stack.serial[p].seconds - none) / all;
-      stack.serial[p].seconds = own.gradient + shares[p] * own.recover;
-    }
-    stack.in_lanes = fitted(stack, own);
-    const LaneTimes& lanes = stack.in_lanes;
-    // Gradients are a chain on one lane; weight gradients fill the other, then both.
-    const double stored =
-        lanes.known() ? std::max(lanes.gradient, (lanes.gradient + lanes.weight_gradient) / 2)
-                      : own.gradient;
-    const double beside = own.overlapped > 0.0 ? own.overlapped - stored : own.recover;
-    // What a lean tape computes again is part of its gradient.
-    const double within = lanes.known() ? lanes.recover : own.recover;
-    for (std::size_t p = 0; p < shares.size(); ++p) {
-      const double again = kPolicies[p] == Policy::products ? within : beside;
-      stack.overlapped[p].seconds = stored + shares[p] * again;
-    }
+// The same bytes, with costs still to be filled in.
+StackProfile bytes_of(const StackProfileIn<Macs>& work) {
+  StackProfile stack{
+      .serial = {}, .overlapped = {}, .live = work.live, .edge = work.edge, .above = work.above};
+  for (std::size_t p = 0; p < kPolicies.size(); ++p) {
+    stack.serial[p] = {.kept = work.serial[p].kept, .extra = work.serial[p].extra};
+    stack.overlapped[p] = {.kept = work.overlapped[p].kept, .extra = work.overlapped[p].extra};
   }
+  return stack;
 }
 
-void set_seconds(Profile& profile, double macs_per_second) {
-  profile.seconds /= macs_per_second;
-  for (StackProfile& stack : profile.stacks) {
-    for (PolicyCosts* costs : {&stack.serial, &stack.overlapped}) {
-      for (BlockCost& cost : *costs) cost.seconds /= macs_per_second;
+StackProfile timed(const StackProfileIn<Macs>& work, const StackTimes& own) {
+  StackProfile stack = bytes_of(work);
+  const Macs none = cost_of(work.serial, Policy::store).cost;
+  const Macs all = cost_of(work.serial, Policy::reverse).cost - none;
+  std::array<double, kPolicies.size()> shares{};  // of the recomputation
+  for (std::size_t p = 0; p < shares.size(); ++p) {
+    if (all > Macs{}) shares[p] = (work.serial[p].cost - none) / all;
+    stack.serial[p].cost = {own.gradient + shares[p] * own.recover};
+  }
+  stack.in_lanes = fitted(stack, own);
+  const LaneTimes& lanes = stack.in_lanes;
+  // Gradients are a chain on one lane; weight gradients fill the other, then both.
+  const double stored = lanes.known()
+                            ? std::max(lanes.gradient, (lanes.gradient + lanes.weight_gradient) / 2)
+                            : own.gradient;
+  const double beside = own.overlapped > 0.0 ? own.overlapped - stored : own.recover;
+  // What a lean tape computes again is part of its gradient.
+  const double within = lanes.known() ? lanes.recover : own.recover;
+  for (std::size_t p = 0; p < shares.size(); ++p) {
+    const double again = kPolicies[p] == Policy::products ? within : beside;
+    stack.overlapped[p].cost = {stored + shares[p] * again};
+  }
+  return stack;
+}
+
+}  // namespace
+
+Profile timed(const WorkProfile& work, const StepTimes& times, Macs measured_rest) {
+  Profile profile{
+      .stacks = {}, .below = work.below, .rest = {work.rest / measured_rest * times.rest}};
+  for (std::size_t s = 0; s < work.stacks.size(); ++s) {
+    profile.stacks.push_back(timed(work.stacks[s], times.stacks.at(s)));
+  }
+  return profile;
+}
+
+Profile timed(const WorkProfile& work, MacsPerSecond rate) {
+  Profile profile{.stacks = {}, .below = work.below, .rest = work.rest / rate};
+  for (const StackProfileIn<Macs>& own : work.stacks) {
+    StackProfile& stack = profile.stacks.emplace_back(bytes_of(own));
+    for (std::size_t p = 0; p < kPolicies.size(); ++p) {
+      stack.serial[p].cost = own.serial[p].cost / rate;
+      stack.overlapped[p].cost = own.overlapped[p].cost / rate;
     }
   }
+  return profile;
 }
 
 namespace {
@@ -185,7 +205,7 @@ double best_product_seconds(const at::Tensor& a, double for_seconds) {
 
 }  // namespace
 
-double measure_macs_per_second() {
+MacsPerSecond measure_macs_per_second() {
   constexpr std::int64_t kSide = 512;
   constexpr int kTries = 8;
   constexpr double kSeconds = 0.015;
@@ -194,7 +214,7 @@ double measure_macs_per_second() {
   static std::map<int, double> known;  // by threads
   const std::lock_guard lock(mutex);
   double& macs = known[at::get_num_threads()];
-  if (macs > 0.0) return macs;
+  if (macs > 0.0) return {macs};
   c10::AutoGradMode no_graph(false);
   const at::Tensor a = at::ones({kSide, kSide});
   at::mm(a, a);
@@ -204,7 +224,7 @@ double measure_macs_per_second() {
     best = std::min(best, best_product_seconds(a, kSeconds));
   }
   macs = static_cast<double>(kSide * kSide * kSide) / best;
-  return macs;
+  return {macs};
 }
 
 }  // namespace pareprop::plan

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "pareprop/models/model.h"
 #include "pareprop/plan/profile.h"
+#include "pareprop/reversible/network.h"
 
 namespace pareprop::plan {
 
@@ -26,22 +26,21 @@ struct StepTimes {
   bool operator==(const StepTimes&) const = default;
 };
 
-// Runs a few training steps in modes reprop and, where asked, pareprop; the fastest counts. The
-// network's stack options are left changed, its gradients dropped. `on_step` hears before each step
-// how many are done, of how many; what it throws ends the measuring.
-StepTimes measure_step_times(models::Model& model, const models::Batch& batch, StackOptions options,
-                             bool overlapped,
+// Runs a few training steps in modes reprop and, where asked, pareprop; the fastest counts. Drops
+// the network's gradients. `on_step` hears before each step how many are done, of how many; what it
+// throws ends the measuring.
+StepTimes measure_step_times(Network& network, std::int64_t samples, bool overlapped,
                              const std::function<void(int, int)>& on_step = nullptr);
 
-// Gives a profile, whose seconds are multiply-accumulates, measured ones. What a policy saves of
-// the recomputation is told by the multiply-accumulates that it saves. `measured_rest` are those of
-// what was measured as StepTimes::rest.
-void set_seconds(Profile& profile, const StepTimes& times, double measured_rest);
-// The same from how many this machine computes in a second.
-void set_seconds(Profile& profile, double macs_per_second);
+// What was measured instead of multiply-accumulates. What a policy saves of the recomputation is
+// told by the multiply-accumulates that it saves. `measured_rest` are those of what was measured as
+// StepTimes::rest.
+Profile timed(const WorkProfile& work, const StepTimes& times, Macs measured_rest);
+// On a machine of that speed.
+Profile timed(const WorkProfile& work, MacsPerSecond rate);
 
 // By matrix products of a moderate size, in short tries over half a second, of which the best
 // counts: a busy moment does not speak for the machine. Once a process, for its number of threads.
-double measure_macs_per_second();
+MacsPerSecond measure_macs_per_second();
 
 }  // namespace pareprop::plan

@@ -33,7 +33,7 @@ bool is_time(double seconds) { return std::isfinite(seconds) && seconds >= 0.0; 
 }  // namespace
 
 std::string this_machine() {
-  return processor_name() + ", " + std::to_string(at::get_num_threads()) + " threads, torch " +
+  return io::processor_name() + ", " + std::to_string(at::get_num_threads()) + " threads, torch " +
          TORCH_VERSION;
 }
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "pareprop/reversible/stack_options.h"
+#include "pareprop/reversible/stack_observer.h"
 
 namespace pareprop {
 

@@ -5,11 +5,9 @@
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/graph_task.h>
 
-#include <chrono>
 #include <stdexcept>
 #include <string>
 
-#include "pareprop/lanes/serial_lane.h"
 #include "pareprop/ops/describe.h"
 #include "pareprop/reversible/stack_call.h"
 #include "pareprop/reversible/torch_lanes.h"
@@ -32,14 +30,9 @@ struct StackNode : torch::autograd::Node {
     if (!grads[0].defined() && !grads[1].defined()) {
       return torch::autograd::variable_list(num_outputs());
     }
-    // Not a tensor: whoever holds a gradient keeps the call from writing over it.
-    const c10::Device device = (grads[0].defined() ? grads[0] : grads[1]).device();
-    const auto executor = stack->executor(device, call->overlap());
-    const auto begin = std::chrono::steady_clock::now();
     auto result = call->backward(std::move(grads[0]), std::move(grads[1]),
-                                 torch::autograd::get_current_graph_task_keep_graph(), *executor);
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-    stack->report(*call, took.count());
+                                 torch::autograd::get_current_graph_task_keep_graph());
+    stack->report(call->drift());
     return result;
   }
 
@@ -49,7 +42,19 @@ struct StackNode : torch::autograd::Node {
 
 }  // namespace
 
-StackImpl::StackImpl(std::vector<Block> blocks, StackOptions options) {
+StackImpl::StackImpl(std::vector<Block> blocks, Mode mode, StackOptions options)
+    : options_(options), executors_(std::make_shared<Executors>()) {
+  add_blocks(std::move(blocks));
+  set_plan(plan_of(mode, depth()));
+}
+
+StackImpl::StackImpl(std::vector<Block> blocks, StackPlan plan, StackOptions options)
+    : options_(options), executors_(std::make_shared<Executors>()) {
+  add_blocks(std::move(blocks));
+  set_plan(std::move(plan));
+}
+
+void StackImpl::add_blocks(std::vector<Block> blocks) {
   std::vector<Branch> branches;
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     // Parameters are called 0.f.weight, 0.g.weight, 1.f.weight, ...
@@ -64,27 +69,26 @@ StackImpl::StackImpl(std::vector<Block> blocks, StackOptions options) {
     }
   }
   branches_ = std::make_shared<const std::vector<Branch>>(std::move(branches));
-  set_options(std::move(options));
 }
 
-void StackImpl::set_options(StackOptions options) {
-  resolve_policies(options, depth());
-  if (options.lookahead < 0 || options.deferred < 0 || options.lanes < 2 || options.lanes > 3) {
-    throw std::invalid_argument("stack: expected lookahead >= 0, deferred >= 0 and 2 or 3 lanes");
-  }
-  options_ = std::move(options);
-  tuner_ = options_.mode == Mode::automatic ? std::make_unique<AutoTuner>() : nullptr;
+void StackImpl::set_plan(StackPlan plan) {
+  check_plan(plan, depth());
+  plan_ = std::move(plan);
 }
 
-StackOptions StackImpl::chosen_options() const {
-  StackOptions options = tuner_ ? tuner_->next(options_, depth()) : options_;
-  options.policies = resolve_policies(options, depth());
-  return options;
+void StackImpl::set_executor(std::shared_ptr<Executor> executor) {
+  set_executors(std::make_shared<Executors>(std::move(executor)));
+}
+
+void StackImpl::set_executors(std::shared_ptr<Executors> executors) {
+  executors_ = executors ? std::move(executors) : std::make_shared<Executors>();
 }
 
 std::shared_ptr<StackCall> StackImpl::begin_call(const CallOptions& call) {
-  return std::make_shared<StackCall>(branches_, tuner_ ? tuner_->next(options_, depth()) : options_,
-                                     pass_for(call), call.extras);
+  return std::make_shared<StackCall>(
+      StackCall::Setup{
+          .branches = branches_, .plan = plan_, .options = options_, .observers = observers_},
+      pass_for(call), call.extras);
 }
 
 std::shared_ptr<Pass> StackImpl::pass_for(const CallOptions& call) {
@@ -113,10 +117,12 @@ std::pair<at::Tensor, at::Tensor> StackImpl::forward(const at::Tensor& x1, const
   check_streams(x1, x2);
   if (depth() == 0) return {x1, x2};
   auto state = begin_call(call);
+  if (reference_) return state->forward_with_autograd(x1, x2);
   std::vector<at::Tensor> inputs{x1, x2};
   const auto leaves = state->leaves();
   inputs.insert(inputs.end(), leaves.begin(), leaves.end());
   const bool for_backward = torch::autograd::compute_requires_grad(inputs);
+  if (for_backward && plan_.overlap) state->run_on(executors_->get(x1.device(), plan_.lanes));
   auto [y1, y2] = state->forward(x1, x2, for_backward);
   if (!for_backward) return {y1, y2};
 
@@ -136,20 +142,9 @@ std::pair<at::Tensor, at::Tensor> StackImpl::reference(const at::Tensor& x1, con
   return begin_call(call)->forward_with_autograd(x1, x2);
 }
 
-std::shared_ptr<Executor> StackImpl::executor(c10::Device device, bool overlap) {
-  if (!overlap) return std::make_shared<SerialLane>();
-  if (options_.executor) return options_.executor;
+void StackImpl::report(const DriftReport& drift) {
   std::lock_guard lock(mutex_);
-  if (!own_executor_ || own_executor_->lanes() < options_.lanes) {
-    own_executor_ = make_executor(device, options_.lanes);
-  }
-  return own_executor_;
-}
-
-void StackImpl::report(const StackCall& call, double seconds) {
-  if (tuner_) tuner_->observe(call.options(), seconds, call.block_tape_bytes());
-  std::lock_guard lock(mutex_);
-  drift_ = call.drift();
+  drift_ = drift;
 }
 
 DriftReport StackImpl::drift() const {

@@ -19,25 +19,11 @@ std::string where(int k) {
 
 }  // namespace
 
-std::vector<Policy> resolve_policies(const StackOptions& options, int depth) {
-  if (!options.policies.empty()) {
-    if (static_cast<int>(options.policies.size()) != depth) {
-      throw std::invalid_argument("stack: expected one policy for each of " +
-                                  std::to_string(depth) + " blocks, got " +
-                                  std::to_string(options.policies.size()));
-    }
-    return options.policies;
-  }
-  const Policy policy = options.mode == Mode::stored       ? Policy::store
-                        : options.mode == Mode::checkpoint ? Policy::checkpoint
-                                                           : Policy::reverse;
-  return std::vector<Policy>(static_cast<std::size_t>(depth), policy);
-}
-
-StackCall::StackCall(std::shared_ptr<const std::vector<Branch>> branches, StackOptions options,
-                     std::shared_ptr<Pass> pass, std::vector<at::Tensor> extras)
-    : branches_(std::move(branches)),
-      options_(std::move(options)),
+StackCall::StackCall(Setup setup, std::shared_ptr<Pass> pass, std::vector<at::Tensor> extras)
+    : branches_(std::move(setup.branches)),
+      plan_(std::move(setup.plan)),
+      options_(setup.options),
+      observers_(std::move(setup.observers)),
       pass_(std::move(pass)),
       extras_(std::move(extras)) {
   for (const at::Tensor& extra : extras_) {
@@ -46,8 +32,6 @@ StackCall::StackCall(std::shared_ptr<const std::vector<Branch>> branches, StackO
   }
   collect_leaves();
 }
-
-bool StackCall::overlap() const { return options_.mode == Mode::pareprop; }
 
 BranchSetting StackCall::setting(int k) const {
   return {
@@ -120,11 +104,10 @@ std::pair<at::Tensor, at::Tensor> StackCall::forward(const at::Tensor& x1, const
   one_input_ = x1.is_same(x2);
   device_ = x1.device();
   if (for_backward) {
-    const int tail = !options_.keep_tail ? 0 : overlap() ? options_.lookahead + 1 : 1;
-    plan_ = keep_plan(resolve_policies(options_, count / 2), {.tail = tail});
+    keep_ = keep_plan(plan_.policies, {.tail = plan_.kept_tail()});
     probe_ = std::make_unique<DriftProbe>(count);
   } else {
-    plan_.branches.resize(static_cast<std::size_t>(count));
+    keep_.branches.resize(static_cast<std::size_t>(count));
   }
 
   std::vector<at::Tensor> u(static_cast<std::size_t>(count) + 2);
@@ -142,12 +125,15 @@ std::pair<at::Tensor, at::Tensor> StackCall::forward(const at::Tensor& x1, const
     u[1] = one_input_ ? u[0] : arithmetic_->enter(x2.detach().contiguous());
   }
 
+  Watchers watchers = observers_->now();
   std::optional<SpanRecorder> recorder;
-  if (options_.on_forward) recorder.emplace(options_.observer.get());
+  if (watchers.any(&StackObserver::on_forward) || watchers.any(&StackObserver::on_task)) {
+    recorder.emplace(&watchers);
+  }
   for (int k = 0; k < count; ++k) {
     if (recorder) recorder->on_begin(k, 0);
     const auto at = static_cast<std::size_t>(k);
-    const BranchKeep& keep = plan_.branches[at];
+    const BranchKeep& keep = keep_.branches[at];
     const BranchSetting branch = setting(k);
     const at::Tensor x = arithmetic_->leave(u[at + 1]);
     at::Tensor f;
@@ -168,14 +154,14 @@ std::pair<at::Tensor, at::Tensor> StackCall::forward(const at::Tensor& x1, const
     u[at + 2] = arithmetic_->add(std::move(u[at]), f);
     if (recorder) recorder->on_end(k, 0);
   }
-  if (recorder) options_.on_forward(recorder->timeline());
+  if (recorder) watchers.forward(recorder->timeline());
 
   const auto top = static_cast<std::size_t>(count);
   std::pair outputs{arithmetic_->leave(u[top]), arithmetic_->leave(u[top + 1])};
   if (for_backward) {
     // Detached, so that the node and its own outputs do not keep each other alive.
-    if (plan_.wants_y1) kept_[top] = u[top].detach();
-    if (plan_.wants_y2) kept_[top + 1] = u[top + 1].detach();
+    if (keep_.wants_y1) kept_[top] = u[top].detach();
+    if (keep_.wants_y2) kept_[top + 1] = u[top + 1].detach();
     remember_versions(x1, x2);
   } else {
     release();

@@ -9,12 +9,14 @@
 #include <vector>
 
 #include "pareprop/graph/keep_plan.h"
+#include "pareprop/graph/stack_plan.h"
 #include "pareprop/lanes/executor.h"
 #include "pareprop/ops/deferred_gradients.h"
 #include "pareprop/reversible/branch.h"
 #include "pareprop/reversible/drift.h"
 #include "pareprop/reversible/gradient_slots.h"
 #include "pareprop/reversible/pass.h"
+#include "pareprop/reversible/stack_observer.h"
 #include "pareprop/reversible/stack_options.h"
 #include "pareprop/reversible/tape.h"
 #include "pareprop/reversible/version_guard.h"
@@ -26,8 +28,17 @@ namespace pareprop {
 // between a forward and its backward disturbs nothing. Letters as in Note [The chain of branches].
 class StackCall : public std::enable_shared_from_this<StackCall> {
  public:
-  StackCall(std::shared_ptr<const std::vector<Branch>> branches, StackOptions options,
-            std::shared_ptr<Pass> pass, std::vector<at::Tensor> extras);
+  // What the call takes over from its stack.
+  struct Setup {
+    std::shared_ptr<const std::vector<Branch>> branches;
+    StackPlan plan;
+    StackOptions options;
+    std::shared_ptr<const ObserverList> observers;
+  };
+  StackCall(Setup setup, std::shared_ptr<Pass> pass, std::vector<at::Tensor> extras);
+
+  // Who runs the backward pass, if the plan overlaps; else the thread that calls it.
+  void run_on(std::shared_ptr<Executor> executor) { executor_ = std::move(executor); }
 
   // The outputs. With `for_backward` false nothing is kept. Call once.
   std::pair<at::Tensor, at::Tensor> forward(const at::Tensor& x1, const at::Tensor& x2,
@@ -42,13 +53,9 @@ class StackCall : public std::enable_shared_from_this<StackCall> {
 
   // Gradients of x1, x2 and leaves(). One of dy1 and dy2 may be undefined: zero. With `keep` the
   // call can be differentiated again.
-  std::vector<at::Tensor> backward(at::Tensor dy1, at::Tensor dy2, bool keep, Executor& executor);
+  std::vector<at::Tensor> backward(at::Tensor dy1, at::Tensor dy2, bool keep);
 
   const DriftReport& drift() const { return drift_; }
-  // The largest tape of a recovered block, as far as it could be measured; else 0.
-  std::int64_t block_tape_bytes() const { return block_tape_bytes_; }
-  const StackOptions& options() const { return options_; }
-  bool overlap() const;
   // Frees everything; backward() fails from then on.
   void release();
 
@@ -62,7 +69,6 @@ class StackCall : public std::enable_shared_from_this<StackCall> {
   std::vector<at::Tensor> branch_leaves(int k) const;
   void run_task(const Task& task, bool keep);
   void recover(int k);
-  void measure_tape(int k, std::int64_t bytes);
   void gradient(int k, bool keep);
   void weight_gradient(int k);
   void deliver(int k, std::vector<at::Tensor> gradients);
@@ -73,14 +79,17 @@ class StackCall : public std::enable_shared_from_this<StackCall> {
   int branches() const { return static_cast<int>(branches_->size()); }
 
   // Constant after the forward pass.
-  std::shared_ptr<const std::vector<Branch>> branches_;
+  const std::shared_ptr<const std::vector<Branch>> branches_;
+  const StackPlan plan_;
   const StackOptions options_;
+  const std::shared_ptr<const ObserverList> observers_;
+  std::shared_ptr<Executor> executor_;
   std::shared_ptr<Pass> pass_;
   std::vector<at::Tensor> extras_;       // as the caller gave them
   std::vector<at::Tensor> tape_extras_;  // those that need gradients as leaves of the tapes
   int position_ = 0;                     // in the pass
   c10::Device device_ = c10::Device(c10::DeviceType::CPU);
-  KeepPlan plan_;
+  KeepPlan keep_;
   std::optional<StreamArithmetic> arithmetic_;
   AutocastState autocast_;
   std::vector<GradientSlots::Slot> slots_;
@@ -105,12 +114,7 @@ class StackCall : public std::enable_shared_from_this<StackCall> {
   std::unique_ptr<DriftProbe> probe_;
   std::shared_ptr<StackCall> below_;
   DriftReport drift_;
-  std::int64_t block_tape_bytes_ = 0;
-  std::int64_t g_tape_bytes_ = 0;  // of the block being recovered
   bool released_ = false;
 };
-
-// The policies that options ask for. Throws std::invalid_argument when their number is not `depth`.
-std::vector<Policy> resolve_policies(const StackOptions& options, int depth);
 
 }  // namespace pareprop

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "pareprop/graph/schedule.h"
+#include "pareprop/lanes/serial_lane.h"
 #include "pareprop/lanes/span_recorder.h"
 #include "pareprop/lanes/stream_lanes.h"
 #include "pareprop/memory/meter.h"
@@ -11,8 +13,6 @@
 
 namespace pareprop {
 namespace {
-
-std::int64_t live_tape_bytes() { return memory::usage().live_of(memory::Tag::tape); }
 
 at::Tensor sum(at::Tensor a, at::Tensor b) {
   if (!a.defined()) return b;
@@ -46,8 +46,7 @@ bool StackCall::begin_recovery(bool keep) {
   return true;
 }
 
-std::vector<at::Tensor> StackCall::backward(at::Tensor dy1, at::Tensor dy2, bool keep,
-                                            Executor& executor) {
+std::vector<at::Tensor> StackCall::backward(at::Tensor dy1, at::Tensor dy2, bool keep) {
   if (released_) {
     throw std::runtime_error(
         "stack: this call was differentiated already and its state is freed; use retain_graph to "
@@ -71,30 +70,38 @@ std::vector<at::Tensor> StackCall::backward(at::Tensor dy1, at::Tensor dy2, bool
   lower_ = dy1.defined() ? dy1 : at::zeros_like(dy2);
   upper_ = dy2.defined() ? std::move(dy2) : at::zeros_like(dy1);
   dy1.reset();
-  gradients_ = std::make_unique<GradientSlots>(slots_, branches(), options_.on_block_gradients);
-  below_ = overlap() ? pass_->call(position_ - 1) : nullptr;
+  Watchers watchers = observers_->now();
+  std::function<void(const BlockGradients&)> on_block;
+  if (watchers.any(&StackObserver::on_block_gradients)) {
+    on_block = [&watchers](const BlockGradients& block) { watchers.block_gradients(block); };
+  }
+  gradients_ = std::make_unique<GradientSlots>(slots_, branches(), std::move(on_block));
+  below_ = plan_.overlap ? pass_->call(position_ - 1) : nullptr;
   if (below_ && (below_->ready_ > 0 || !below_->begin_recovery(keep))) below_ = nullptr;
 
-  const ScheduleOptions schedule{.overlap = overlap() && executor.lanes() > 1,
-                                 .lookahead = options_.lookahead,
-                                 .deferred = options_.deferred,
-                                 .lanes = std::min(std::max(executor.lanes(), 2), options_.lanes),
+  SerialLane this_thread;
+  Executor& executor = executor_ ? *executor_ : this_thread;
+  const ScheduleOptions schedule{.overlap = plan_.overlap && executor.lanes() > 1,
+                                 .lookahead = plan_.lookahead,
+                                 .deferred = plan_.deferred,
+                                 .lanes = std::min(std::max(executor.lanes(), 2), plan_.lanes),
                                  // On the meta device as on the CPU, for which it stands.
                                  .assignment = device_.is_cpu() || device_.is_meta()
                                                    ? LaneAssignment::by_kind
                                                    : LaneAssignment::by_block};
   deferring_ = schedule.overlap && schedule.deferred > 0;
   const TaskGraph graph =
-      backward_schedule(plan_, schedule, ready_, below_ ? &below_->plan_ : nullptr);
+      backward_schedule(keep_, schedule, ready_, below_ ? &below_->keep_ : nullptr);
   {
     HooksAside hooks(leaves());
-    SpanRecorder recorder(options_.observer.get());
+    const bool timed = watchers.any(&StackObserver::on_backward);
+    SpanRecorder recorder(&watchers);
     executor.run(
         graph, [&](const Task& task) { run_task(task, keep); },
-        options_.on_trace ? &recorder : nullptr);
-    if (options_.on_trace) options_.on_trace(graph, recorder.timeline());
+        timed || watchers.any(&StackObserver::on_task) ? &recorder : nullptr);
+    if (timed) watchers.backward(graph, recorder.timeline());
   }
-  if (below_ && schedule.overlap) below_->ready_ = std::min(options_.lookahead, below_->branches());
+  if (below_ && schedule.overlap) below_->ready_ = std::min(plan_.lookahead, below_->branches());
 
   check_drift();
   std::vector<at::Tensor> result{std::move(lower_), std::move(upper_)};
@@ -118,18 +125,9 @@ void StackCall::run_task(const Task& task, bool keep) {
   }
 }
 
-void StackCall::measure_tape(int k, std::int64_t bytes) {
-  if (overlap()) return;  // other lanes allocate at the same time
-  if (k % 2 == 1) {
-    g_tape_bytes_ = bytes;
-  } else {
-    block_tape_bytes_ = std::max(block_tape_bytes_, g_tape_bytes_ + bytes);
-  }
-}
-
 void StackCall::recover(int k) {
   const auto at = static_cast<std::size_t>(k);
-  const BranchKeep& keep = plan_.branches[at];
+  const BranchKeep& keep = keep_.branches[at];
   const BranchSetting branch = setting(k);
   reads(live_[at + 1]);
   reads(live_[at + 2]);
@@ -139,9 +137,7 @@ void StackCall::recover(int k) {
     memory::TagScope tag(memory::Tag::tape);
     x = arithmetic_->leave(live_[at + 1]);
   }
-  const std::int64_t before = live_tape_bytes();
   auto [tape, f] = record_tape(branch, x, tape_extras_, {.output_needed = !skip});
-  measure_tape(k, live_tape_bytes() - before);
   check_no_unknown_leaf(branch, tape, branch_leaves(k));
   tapes_[at] = std::move(tape);
 
@@ -164,7 +160,7 @@ void StackCall::gradient(int k, bool keep) {
   const auto at = static_cast<std::size_t>(k);
   reads(upper_);
   reads(lower_);
-  const bool keep_tape = keep && plan_.branches[at].tape;
+  const bool keep_tape = keep && keep_.branches[at].tape;
   TapeGradients found = tape_gradients(tapes_[at], upper_, branch_leaves(k),
                                        deferring_ ? &deferred_[at] : nullptr, keep_tape);
   if (!keep_tape) tapes_[at] = {};
@@ -231,7 +227,7 @@ void StackCall::end_backward(bool keep) {
   live_.clear();
   probe_->forget_comparisons();
   for (std::size_t k = 0; k < tapes_.size(); ++k) {
-    if (!plan_.branches[k].tape) tapes_[k] = {};
+    if (!keep_.branches[k].tape) tapes_[k] = {};
   }
   gradients_.reset();
   below_.reset();

@@ -101,4 +101,14 @@ std::shared_ptr<Executor> make_executor(c10::Device device, int lanes) {
   return std::make_shared<StreamLanes>(device, lanes);
 }
 
+std::shared_ptr<Executor> Executors::get(c10::Device device, int lanes) {
+  if (always_) return always_;
+  const std::lock_guard lock(mutex_);
+  const auto same = std::find_if(made_.begin(), made_.end(),
+                                 [&](const auto& entry) { return entry.first == device; });
+  auto& executor = same == made_.end() ? made_.emplace_back(device, nullptr).second : same->second;
+  if (!executor || executor->lanes() < lanes) executor = make_executor(device, lanes);
+  return executor;
+}
+
 }  // namespace pareprop

@@ -3,6 +3,9 @@
 #include <c10/core/Device.h>
 
 #include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
 
 #include "pareprop/lanes/cpu_lanes.h"
 #include "pareprop/lanes/executor.h"
@@ -41,5 +44,22 @@ class IntraOpThreads {
 
 // What runs overlapped backward passes on `device`: TorchCpuLanes or StreamLanes.
 std::shared_ptr<Executor> make_executor(c10::Device device, int lanes);
+
+// Who runs the overlapped backward passes of one stack, or of all stacks of a network: an executor
+// for each device, made when it is first needed. Thread-safe.
+class Executors {
+ public:
+  Executors() = default;
+  // This one for every device.
+  explicit Executors(std::shared_ptr<Executor> always) : always_(std::move(always)) {}
+
+  // With at least so many lanes, unless it is the one for every device.
+  std::shared_ptr<Executor> get(c10::Device device, int lanes);
+
+ private:
+  const std::shared_ptr<Executor> always_;
+  std::mutex mutex_;
+  std::vector<std::pair<c10::Device, std::shared_ptr<Executor>>> made_;  // guarded by mutex_
+};
 
 }  // namespace pareprop

@@ -2,11 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
-#include <optional>
 
 #include "pareprop/memory/meter.h"
-#include "pareprop/reversible/auto_tuner.h"
-#include "pareprop/reversible/torch_lanes.h"
 #include "pareprop/sweep/quantile.h"
 
 namespace pareprop {
@@ -24,32 +21,46 @@ struct StepTimes {
   double loss = 0.0;
 };
 
-// Forward products, once more where they are recomputed, and two for each in the backward pass.
-double products(Mode mode) { return mode == Mode::stored ? 3.0 : 4.0; }
+// Products of a step for each of the forward pass: two more in the backward pass, and one more in
+// blocks that are recomputed.
+double products(const StepPlan& plan) {
+  std::size_t blocks = 0, kept = 0;
+  for (const StackPlan& stack : plan.stacks) {
+    blocks += stack.policies.size();
+    kept += static_cast<std::size_t>(
+        std::count_if(stack.policies.begin(), stack.policies.end(), keeps_tape));
+  }
+  return blocks == 0 ? 3.0 : 4.0 - static_cast<double>(kept) / static_cast<double>(blocks);
+}
 
 class Contest {
  public:
   Contest(models::Model& model, const MeasureOptions& options)
-      : model_(model), options_(options), batch_(model.example(options.batch, options.seed)) {
-    base_ = {.precision = options.precision, .arithmetic = options.arithmetic};
-    if (!model.stacks().empty()) {
-      base_.executor = make_executor(model.weight_options().device(), base_.lanes);
-    }
+      : restored_(model),
+        model_(model),
+        options_(options),
+        batch_(model.example(options.batch, options.seed)) {
+    model.set_options({.precision = options.precision, .arithmetic = options.arithmetic});
   }
 
-  void enter(const Contestant& contestant) { enter({.row = {.contestant = contestant}}); }
-
-  void enter(const BudgetedPlan& planned) {
-    Entry entry;
-    entry.row.contestant = {Mode::automatic, planned.budget};
-    entry.plan = planned.step;
-    enter(std::move(entry));
+  void enter(const Contestant& contestant, StepPlan plan) {
+    announce(contestant, 0);
+    Entry entry{.row = {.contestant = contestant}, .plan = std::move(plan)};
+    model_.set_plan(entry.plan);
+    memory::reset_peaks();
+    entry.row.loss = run_step(0).loss;
+    const memory::Usage usage = memory::usage();
+    entry.row.activation_peak_bytes = usage.activation_peak;
+    entry.row.peak_bytes = usage.total_peak;
+    entry.row.flops_per_step =
+        2.0 * options_.forward_macs * static_cast<double>(options_.batch) * products(entry.plan);
+    entries_.push_back(std::move(entry));
   }
 
   void take_turns(int round) {
     for (Entry& entry : entries_) {
       announce(entry.row.contestant, round);
-      begin_turn(entry);
+      model_.set_plan(entry.plan);
       for (int i = 0; i < options_.steps; ++i) {
         const StepTimes times = run_step(++steps_);
         entry.row.forward_ms.push_back(times.forward_ms);
@@ -62,10 +73,15 @@ class Contest {
   void trace() {
     for (Entry& entry : entries_) {
       announce(entry.row.contestant, options_.rounds + 1);
-      TaskTimes& times = entry.row.tasks;
-      begin_turn(entry, [&times](const TaskGraph& graph, const Timeline& timeline) {
-        times.add(graph, timeline);
-      });
+      model_.set_plan(entry.plan);
+      std::vector<Watch> watches;
+      for (const Stack& stack : model_.stacks()) {
+        watches.push_back(
+            stack->watch({.on_backward = [&times = entry.row.tasks](const TaskGraph& graph,
+                                                                    const Timeline& timeline) {
+              times.add(graph, timeline);
+            }}));
+      }
       run_step(++steps_);
     }
   }
@@ -79,23 +95,8 @@ class Contest {
  private:
   struct Entry {
     MeasureRow row;
-    std::optional<plan::StepPlan> plan = {};
-    std::vector<StackOptions> stacks = {};  // one a stack; none of a plain network
+    StepPlan plan;
   };
-
-  void enter(Entry entry) {
-    announce(entry.row.contestant, 0);
-    entry.stacks = chosen_options(entry);
-    begin_turn(entry);
-    memory::reset_peaks();
-    entry.row.loss = run_step(0).loss;
-    const memory::Usage usage = memory::usage();
-    entry.row.activation_peak_bytes = usage.activation_peak;
-    entry.row.peak_bytes = usage.total_peak;
-    entry.row.flops_per_step =
-        2.0 * options_.forward_macs * static_cast<double>(options_.batch) * products(entry);
-    entries_.push_back(std::move(entry));
-  }
 
   void announce(const Contestant& contestant, int round) const {
     if (options_.on_turn) options_.on_turn(contestant, round);
@@ -112,51 +113,10 @@ class Contest {
     return {ms_between(begin, middle), ms_between(middle, Clock::now()), value};
   }
 
-  void set_up(const Entry& entry) {
-    if (entry.plan) return plan::apply(*entry.plan, model_, base_);
-    StackOptions asked = base_;
-    asked.mode = entry.row.contestant.mode;
-    model_.set_stack_options(asked);
-  }
-
-  // Decided here, once: what `auto` tries is not what is timed.
-  std::vector<StackOptions> chosen_options(const Entry& entry) {
-    set_up(entry);
-    const bool tries = !entry.plan && entry.row.contestant.mode == Mode::automatic;
-    for (int i = 0; tries && i < 2 * AutoTuner::kTrials; ++i) run_step(++steps_);
-    std::vector<StackOptions> chosen;
-    for (const Stack& stack : model_.stacks()) chosen.push_back(stack->chosen_options());
-    return chosen;
-  }
-
-  void begin_turn(const Entry& entry,
-                  std::function<void(const TaskGraph&, const Timeline&)> on_trace = nullptr) {
-    set_up(entry);
-    for (std::size_t i = 0; i < entry.stacks.size(); ++i) {
-      StackOptions own = entry.stacks[i];
-      own.on_trace = on_trace;
-      Stack stack = model_.stacks()[i];
-      stack->set_options(std::move(own));
-    }
-  }
-
-  // Where each block has its own policy, those that keep their tape compute three products, the
-  // others four.
-  static double products(const Entry& entry) {
-    std::size_t blocks = 0, stored = 0;
-    for (const StackOptions& stack : entry.stacks) {
-      blocks += stack.policies.size();
-      stored += static_cast<std::size_t>(
-          std::count_if(stack.policies.begin(), stack.policies.end(), keeps_tape));
-    }
-    if (blocks == 0) return pareprop::products(entry.row.contestant.mode);
-    return 4.0 - static_cast<double>(stored) / static_cast<double>(blocks);
-  }
-
+  const NetworkRestored restored_;
   models::Model& model_;
   const MeasureOptions& options_;
   const models::Batch batch_;
-  StackOptions base_;
   std::vector<Entry> entries_;
   std::uint64_t steps_ = 0;
 };
@@ -170,8 +130,10 @@ double MeasureRow::best_ms() const { return quantile(step_ms, 0.0); }
 std::vector<MeasureRow> measure(models::Model& model, const MeasureOptions& options) {
   model.train();
   Contest contest(model, options);
-  for (const Mode mode : options.modes) contest.enter(Contestant{mode});
-  for (const BudgetedPlan& planned : options.plans) contest.enter(planned);
+  for (const Mode mode : options.modes) contest.enter({mode}, model.plan_of(mode));
+  for (const BudgetedPlan& planned : options.plans) {
+    contest.enter({Mode::automatic, planned.budget}, planned.step);
+  }
   for (int round = 1; round <= options.rounds; ++round) contest.take_turns(round);
   contest.trace();
   return contest.rows();

@@ -7,7 +7,6 @@
 
 #include "pareprop/graph/policy.h"
 #include "pareprop/models/model.h"
-#include "pareprop/plan/dry_step.h"
 #include "pareprop/sweep/task_times.h"
 
 namespace pareprop {
@@ -20,15 +19,15 @@ struct Contestant {
   bool operator==(const Contestant&) const = default;
 };
 
-// A contestant that was planned to keep to a number of bytes.
+// A contestant of mode `auto`: what the planner found.
 struct BudgetedPlan {
-  std::int64_t budget = 0;
-  plan::StepPlan step = {};
+  std::int64_t budget = 0;  // 0: none was named
+  StepPlan step = {};
 };
 
 // How fast a training step of a model is in each mode, and what memory it takes.
 struct MeasureOptions {
-  std::vector<Mode> modes = all_modes();
+  std::vector<Mode> modes = preset_modes();
   std::vector<BudgetedPlan> plans = {};  // each is one more contestant
   std::int64_t batch = 4;
   Precision precision = Precision::fp32;
@@ -57,8 +56,7 @@ struct MeasureRow {
 };
 
 // A step is forward, loss and backward; gradients are dropped after it. One step of each mode comes
-// first, untimed: its peaks are the row's. Mode `auto` decides before that, once. The model's stack
-// options are left changed.
+// first, untimed: its peaks are the row's.
 std::vector<MeasureRow> measure(models::Model& model, const MeasureOptions& options);
 
 }  // namespace pareprop

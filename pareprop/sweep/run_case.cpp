@@ -49,7 +49,7 @@ class CaseRun {
   struct Entry {
     Contestant who;
     ResultRow row;
-    plan::StepPlan plan = {};  // of a budget
+    StepPlan plan = {};  // of a budget
   };
 
   void add(const Contestant& who) {
@@ -98,34 +98,36 @@ class CaseRun {
     return false;
   }
 
+  static bool is_planned(const Entry& entry) { return entry.who.mode == Mode::automatic; }
+
+  std::int64_t budget_of(const Entry& entry) const {
+    return entry.who.budget > 0 ? entry.who.budget : static_cast<std::int64_t>(memory_);
+  }
+
   void make_plans(models::Model& model) {
-    if (case_.budgets.empty()) return;
+    if (std::none_of(entries_.begin(), entries_.end(), is_planned)) return;
     tell("planning", 0.0);
-    // What is measured must not be allocated while the planner meters its own steps.
-    plan::StepTimes times;
-    double macs_per_second = 0.0;
-    if (model.stacks().empty()) {
-      macs_per_second = plan::measure_macs_per_second();
-    } else {
-      StackOptions stack{.precision = case_.precision, .arithmetic = case_.arithmetic};
-      stack.executor = make_executor(at::kCPU, stack.lanes);
-      times = plan::measure_step_times(model, model.example(case_.batch, case_.seed), stack,
-                                       /*overlapped=*/true);
-    }
     plan::Planner planner(
         [&] { return models::make_model(case_.model, case_.change, weights(at::kMeta)); },
         {.batch = case_.batch,
          .precision = case_.precision,
          .arithmetic = case_.arithmetic,
          .optimizer_copies = 0});
-    if (planner.plain()) {
-      planner.use(macs_per_second);
+    const std::int64_t stored = planner.predict(planner.all(Mode::stored)).at_most;
+    // Nothing is faster than storing all, so times matter only where that does not fit.
+    const bool matter = std::any_of(entries_.begin(), entries_.end(), [&](const Entry& entry) {
+      return is_planned(entry) && budget_of(entry) < stored;
+    });
+    if (planner.plain() || !matter) {
+      planner.use(plan::measure_macs_per_second());
     } else {
-      planner.use(times);
+      const NetworkRestored restored(model);
+      model.set_options({.precision = case_.precision, .arithmetic = case_.arithmetic});
+      planner.use(plan::measure_step_times(model, case_.batch, /*overlapped=*/true));
     }
     for (Entry& entry : entries_) {
-      if (entry.who.budget == 0) continue;
-      const plan::Plan planned = planner.plan_step(entry.who.budget);
+      if (!is_planned(entry)) continue;
+      const plan::Plan planned = planner.plan_step(budget_of(entry));
       entry.row.fits = entry.row.fits && planned.fits;
       entry.row.predicted_peak_bytes = planned.predicted.total_peak;
       entry.plan = planned.step;
@@ -152,7 +154,7 @@ class CaseRun {
                         .seed = case_.seed};
     for (const Entry& entry : entries_) {
       if (!entry.row.fits) continue;
-      if (entry.who.budget > 0) {
+      if (is_planned(entry)) {
         asked.plans.push_back(entry.plan);
       } else {
         asked.modes.push_back(entry.who.mode);
@@ -190,7 +192,7 @@ class CaseRun {
     for (Entry& entry : entries_) {
       if (!entry.row.fits) continue;
       contestants.push_back(&entry);
-      if (entry.who.budget > 0) {
+      if (is_planned(entry)) {
         asked.plans.push_back({entry.who.budget, entry.plan});
       } else {
         asked.modes.push_back(entry.who.mode);

@@ -18,21 +18,18 @@ struct Step {
   int missing = 0;
 };
 
-Step run_step(models::Model& model, const VerifyOptions& options, bool reference) {
-  models::Batch batch = model.example(options.batch, options.seed);
-  const bool differentiable = at::isFloatingType(batch.input.scalar_type());
-  if (differentiable) batch.input.requires_grad_(true);
-  for (auto& parameter : model.parameters()) parameter.mutable_grad().reset();
-  model.loss(batch, {.pass = std::make_shared<Pass>(options.seed, 0), .reference = reference})
-      .backward();
+Step run_step(Network& network, const VerifyOptions& options) {
+  drop_gradients(network);
+  const std::vector<at::Tensor> inputs =
+      network.step_to_inputs(options.batch, std::make_shared<Pass>(options.seed, 0));
   Step step;
-  for (auto& parameter : model.parameters()) {
-    if (!parameter.requires_grad()) continue;
-    step.missing += parameter.grad().defined() ? 0 : 1;
-    step.gradients.push_back(parameter.grad());
-    parameter.mutable_grad().reset();
+  for (const at::Tensor& weight : network.weights()) {
+    if (!weight.requires_grad()) continue;
+    step.missing += weight.grad().defined() ? 0 : 1;
+    step.gradients.push_back(weight.grad());
   }
-  if (differentiable) step.gradients.push_back(batch.input.grad());
+  drop_gradients(network);
+  step.gradients.insert(step.gradients.end(), inputs.begin(), inputs.end());
   return step;
 }
 
@@ -68,27 +65,27 @@ std::string complaint(const VerifyRow& row, Precision precision) {
   return "gradients do not have the bits of stored training";
 }
 
-std::vector<VerifyRow> verify(models::Model& model, const VerifyOptions& options) {
+std::vector<VerifyRow> verify(Network& network, const VerifyOptions& options) {
   constexpr int kLanes = 2;
   const IntraOpThreads threads(std::max(1, at::get_num_threads() / kLanes));
-  const auto executor = std::make_shared<TorchCpuLanes>(kLanes, at::get_num_threads());
-  StackOptions stack{
-      .precision = options.precision, .arithmetic = options.arithmetic, .executor = executor};
-  model.train();
-  stack.mode = Mode::stored;
-  model.set_stack_options(stack);
+  const NetworkRestored restored(network);
+  network.set_executor(std::make_shared<TorchCpuLanes>(kLanes, at::get_num_threads()));
+  network.set_options({.precision = options.precision, .arithmetic = options.arithmetic});
+  network.set_mode(Mode::stored);
   const bool exact = options.arithmetic == Arithmetic::exact;
-  const Step expected = run_step(model, options, /*reference=*/!exact);
+  network.set_reference(!exact);
+  const Step expected = run_step(network, options);
+  network.set_reference(false);
 
   std::vector<VerifyRow> rows;
   const auto compare = [&](Mode mode) {
     VerifyRow row{.mode = mode};
     try {
-      const Step got = run_step(model, options, false);
+      const Step got = run_step(network, options);
       row.max_rel_error = max_relative_error(expected.gradients, got.gradients);
       row.bit_identical = bit_identical(expected.gradients, got.gradients);
       row.missing_gradients = got.missing;
-      row.drift = model.drift().worst;
+      row.drift = network.drift().worst;
     } catch (const std::exception& error) {
       row.error = error.what();
       row.max_rel_error = std::numeric_limits<double>::infinity();
@@ -100,12 +97,11 @@ std::vector<VerifyRow> verify(models::Model& model, const VerifyOptions& options
     rows.push_back(std::move(row));
   };
   for (const Mode mode : options.modes) {
-    stack.mode = mode;
-    model.set_stack_options(stack);
+    network.set_mode(mode);
     compare(mode);
   }
-  for (const plan::StepPlan& step : options.plans) {
-    plan::apply(step, model, stack);
+  for (const StepPlan& plan : options.plans) {
+    network.set_plan(plan);
     compare(Mode::automatic);
   }
   return rows;

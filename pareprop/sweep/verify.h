@@ -5,14 +5,14 @@
 #include <vector>
 
 #include "pareprop/graph/policy.h"
-#include "pareprop/models/model.h"
-#include "pareprop/plan/dry_step.h"
+#include "pareprop/reversible/network.h"
 
 namespace pareprop {
 
 struct VerifyOptions {
-  std::vector<Mode> modes = all_modes();
-  std::vector<plan::StepPlan> plans = {};  // each is one more row, of mode `auto`
+  // `auto` is not among them: its plans are made by plan::Planner.
+  std::vector<Mode> modes = preset_modes();
+  std::vector<StepPlan> plans = {};  // each is one more row, of mode `auto`
   std::int64_t batch = 2;
   Precision precision = Precision::fp32;
   Arithmetic arithmetic = Arithmetic::floating;
@@ -39,8 +39,8 @@ std::string complaint(const VerifyRow& row, Precision precision);
 
 // Gradients of one training step in each mode, dropout on, compared with the same step through
 // ordinary autograd or, for exact arithmetic, in mode `stored`, whose bits every mode must have.
-// All run with the same intra-op threads, so that sums are split alike. The model's stack options
-// are left changed.
-std::vector<VerifyRow> verify(models::Model& model, const VerifyOptions& options = {});
+// All run with the same intra-op threads, so that sums are split alike. Drops the network's
+// gradients.
+std::vector<VerifyRow> verify(Network& network, const VerifyOptions& options = {});
 
 }  // namespace pareprop

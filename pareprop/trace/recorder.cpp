@@ -11,7 +11,7 @@
 
 namespace pareprop {
 
-struct StepRecorder::State : Observer {
+struct TraceRecorder::State {
   struct WholePass {
     bool backward;
     double begin, end;
@@ -29,9 +29,6 @@ struct StepRecorder::State : Observer {
     if (recording) add();
   }
 
-  void on_begin(int /*task*/, int /*lane*/) override { sample(); }
-  void on_end(int /*task*/, int /*lane*/) override { sample(); }
-
   void sample() {
     std::shared_ptr<MemorySampler> now;
     {
@@ -42,37 +39,37 @@ struct StepRecorder::State : Observer {
   }
 };
 
-StepRecorder::StepRecorder(models::Model& model) : state_(std::make_shared<State>()) {
-  const auto& stacks = model.stacks();
+TraceRecorder::TraceRecorder(const Network& network) : state_(std::make_shared<State>()) {
+  const auto& stacks = network.stacks();
   state_->trace.stacks = static_cast<int>(stacks.size());
   int below = StepSpan::kNone;  // an empty stack has no part in a pass
   for (int i = 0; i < state_->trace.stacks; ++i) {
-    Stack stack = stacks[static_cast<std::size_t>(i)];
-    StackOptions options = stack->options();
-    options.observer = state_;
-    options.on_forward = [state = state_, i](const Timeline& timeline) {
-      state->if_recording([&] { add_forward(state->trace, timeline, i); });
-    };
-    options.on_trace = [state = state_, i, below](const TaskGraph& graph,
-                                                  const Timeline& timeline) {
-      state->if_recording([&] { add_backward(state->trace, graph, timeline, i, below); });
-    };
-    stack->set_options(std::move(options));
+    const Stack& stack = stacks[static_cast<std::size_t>(i)];
+    watches_.push_back(stack->watch(
+        {.on_forward =
+             [state = state_, i](const Timeline& timeline) {
+               state->if_recording([&] { add_forward(state->trace, timeline, i); });
+             },
+         .on_backward =
+             [state = state_, i, below](const TaskGraph& graph, const Timeline& timeline) {
+               state->if_recording([&] { add_backward(state->trace, graph, timeline, i, below); });
+             },
+         .on_task = [state = state_] { state->sample(); }}));
     if (stack->depth() > 0) below = i;
   }
 }
 
-StepRecorder::~StepRecorder() {
+TraceRecorder::~TraceRecorder() {
   const std::lock_guard lock(state_->mutex);
   state_->recording = false;
   state_->sampler.reset();
 }
 
-double StepRecorder::now() {
+double TraceRecorder::now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-void StepRecorder::begin(std::string title) {
+void TraceRecorder::begin(std::string title) {
   const std::lock_guard lock(state_->mutex);
   state_->trace = {.title = std::move(title),
                    .stacks = state_->trace.stacks,
@@ -83,7 +80,7 @@ void StepRecorder::begin(std::string title) {
   state_->recording = true;
 }
 
-StepTrace StepRecorder::finish() {
+StepTrace TraceRecorder::finish() {
   std::shared_ptr<MemorySampler> sampler;
   StepTrace trace;
   {
@@ -102,7 +99,7 @@ StepTrace StepRecorder::finish() {
   return trace;
 }
 
-void StepRecorder::add(StepKind kind, std::string name, double begin, double end) {
+void TraceRecorder::add(StepKind kind, std::string name, double begin, double end) {
   state_->if_recording([&] {
     if (kind == StepKind::forward || kind == StepKind::other_backward) {
       state_->passes.push_back({kind == StepKind::other_backward, begin, end});
@@ -113,14 +110,14 @@ void StepRecorder::add(StepKind kind, std::string name, double begin, double end
   });
 }
 
-StepScope::StepScope(StepRecorder* recorder, StepKind kind, std::string name)
+TraceScope::TraceScope(TraceRecorder* recorder, StepKind kind, std::string name)
     : recorder_(recorder),
       kind_(kind),
       name_(std::move(name)),
-      begin_(recorder == nullptr ? 0.0 : StepRecorder::now()) {}
+      begin_(recorder == nullptr ? 0.0 : TraceRecorder::now()) {}
 
-StepScope::~StepScope() {
-  if (recorder_ != nullptr) recorder_->add(kind_, std::move(name_), begin_, StepRecorder::now());
+TraceScope::~TraceScope() {
+  if (recorder_ != nullptr) recorder_->add(kind_, std::move(name_), begin_, TraceRecorder::now());
 }
 
 }  // namespace pareprop

@@ -2,23 +2,23 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
-#include "pareprop/models/model.h"
+#include "pareprop/reversible/network.h"
 #include "pareprop/trace/step_trace.h"
 
 namespace pareprop {
 
 // Records a training step: what the network's stacks did on their lanes, what the caller says that
-// it does besides, and live memory all the while. Steps between finish() and begin() cost what
-// StackOptions::on_trace costs. Thread-safe but for begin() and finish().
-class StepRecorder {
+// it does besides, and live memory all the while. Steps between finish() and begin() cost two
+// readings of the clock a task. Thread-safe but for begin() and finish().
+class TraceRecorder {
  public:
-  // Gives hooks to the network's stacks, whose options stay as they are otherwise: after
-  // Model::set_stack_options(), which would take them away. Stacks of mode `auto` choose anew.
-  explicit StepRecorder(models::Model& model);
-  ~StepRecorder();
-  StepRecorder(const StepRecorder&) = delete;
-  StepRecorder& operator=(const StepRecorder&) = delete;
+  // Watches the network's stacks until it goes; their plans may change meanwhile.
+  explicit TraceRecorder(const Network& network);
+  ~TraceRecorder();
+  TraceRecorder(const TraceRecorder&) = delete;
+  TraceRecorder& operator=(const TraceRecorder&) = delete;
 
   void begin(std::string title);
   // What was recorded since begin().
@@ -32,19 +32,20 @@ class StepRecorder {
 
  private:
   struct State;
-  std::shared_ptr<State> state_;  // the stacks may outlive this
+  std::shared_ptr<State> state_;  // a pass under way may outlive this
+  std::vector<Watch> watches_;
 };
 
 // Adds a span from its making to its end. `recorder` null: does nothing.
-class StepScope {
+class TraceScope {
  public:
-  StepScope(StepRecorder* recorder, StepKind kind, std::string name);
-  ~StepScope();
-  StepScope(const StepScope&) = delete;
-  StepScope& operator=(const StepScope&) = delete;
+  TraceScope(TraceRecorder* recorder, StepKind kind, std::string name);
+  ~TraceScope();
+  TraceScope(const TraceScope&) = delete;
+  TraceScope& operator=(const TraceScope&) = delete;
 
  private:
-  StepRecorder* const recorder_;
+  TraceRecorder* const recorder_;
   const StepKind kind_;
   std::string name_;
   const double begin_;

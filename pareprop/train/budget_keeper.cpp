@@ -111,12 +111,12 @@ plan::Plan BudgetKeeper::fixed_plan(plan::Planner& planner, Mode mode) const {
 // One dry step tells that most runs fit.
 bool BudgetKeeper::fits_at_its_leanest() const {
   plan::DryStep dry(make_, shape_);
-  const bool plain = dry.model().stacks().empty();
-  plan::StepPlan leanest{.mode = parse_mode(config_.mode)};
-  if (leanest.mode == Mode::automatic) {
-    leanest.mode = plain ? Mode::checkpoint : Mode::reprop;
-    leanest.recompute_between = !plain;
-  }
+  const Network& network = dry.network();
+  Mode mode = parse_mode(config_.mode);
+  const bool is_auto = mode == Mode::automatic, plain = network.stacks().empty();
+  if (is_auto) mode = plain ? Mode::checkpoint : Mode::reprop;
+  StepPlan leanest = network.plan_of(mode);
+  if (is_auto) leanest.recompute_between = true;
   return dry.run(leanest).at_most <= budget_;
 }
 
@@ -175,15 +175,15 @@ void BudgetKeeper::plan_by_shapes(
   show(planner, plan_);
 }
 
-plan::Plan BudgetKeeper::decide(models::Model& model, const StackOptions& options) {
+plan::Plan BudgetKeeper::decide(models::Model& model) {
   const Mode mode = parse_mode(config_.mode);
   plan::Planner planner = make_planner();
   // Nothing is faster than storing all, so times matter only where that does not fit.
   plan::Plan plan = fixed_plan(planner, mode == Mode::automatic ? Mode::stored : mode);
   if (mode == Mode::automatic && !plan.fits) {
-    times_ = plan::learn_times(planner, model, model.example(config_.batch, config_.seed), options,
+    times_ = plan::learn_times(planner, model,
                                {.budget = budget_,
-                                .network = config_.model,
+                                .network = plan::network_name(config_.model, model.tokens()),
                                 .folder = plan::cache_folder(),
                                 .on_message = say_});
     plan = planner.plan_step(budget_);
@@ -192,22 +192,19 @@ plan::Plan BudgetKeeper::decide(models::Model& model, const StackOptions& option
   return plan;
 }
 
-void BudgetKeeper::plan(models::Model& model, const StackOptions& options, std::int64_t live) {
+void BudgetKeeper::plan(models::Model& model, std::int64_t live) {
   shape_.other_bytes = live + travelling_bytes_;
-  plan_ = decide(model, options);
+  plan_ = decide(model);
   memory::reset_peaks();
   check_fits();
   if (!say_ || !plan_.fits) return;
-  if (named_ || (config_.mode == "auto" && plan_.step.mode != Mode::stored)) {
+  if (named_ || (config_.mode == "auto" && !plan_.step.stores_all())) {
     const std::string letters = plan::policy_letters(plan_.step);
     say_("plan: at most " + bytes(plan_.predicted.at_most) + " of " + plan::exact_bytes(budget_) +
-         ", " + std::string(name(plan_.step.mode)) + (letters.empty() ? "" : " " + letters) +
+         ", " + std::string(name(nearest_mode(plan_.step))) +
+         (letters.empty() ? "" : " " + letters) +
          (plan_.step.recompute_between ? ", recomputed between stacks" : ""));
   }
-}
-
-void BudgetKeeper::apply(models::Model& model, const StackOptions& options) const {
-  plan::apply(plan_.step, model, options);
 }
 
 void BudgetKeeper::check_machine(std::int64_t step) const {

@@ -37,17 +37,14 @@ class BudgetKeeper {
   // where that decides between several; in others, theirs. Throws as expect_to_fit() does. `live`
   // are the bytes of tensors of this process that a step needs besides the network and its
   // optimizer.
-  void plan(models::Model& model, const StackOptions& options, std::int64_t live);
+  void plan(models::Model& model, std::int64_t live);
 
   // Without timing, for who only asks. `show` sees the planner too.
   void plan_by_shapes(const std::function<void(plan::Planner&, const plan::Plan&)>& show);
 
-  // Gives the network's stacks their policies.
-  void apply(models::Model& model, const StackOptions& options) const;
-
   // After each step: when it took more than was predicted and the limit is near, the next ones keep
-  // less (true: apply() again). Throws std::runtime_error when nothing leaner is left, or when the
-  // machine itself is nearly out of memory; never with --force.
+  // less (true: plan() is another). Throws std::runtime_error when nothing leaner is left, or when
+  // the machine itself is nearly out of memory; never with --force.
   bool tighten(std::int64_t step);
 
   const plan::Plan& plan() const { return plan_; }
@@ -58,7 +55,7 @@ class BudgetKeeper {
   // Only while it is needed: what it plans with counts as memory.
   plan::Planner make_planner() const;
   plan::Plan fixed_plan(plan::Planner& planner, Mode mode) const;
-  plan::Plan decide(models::Model& model, const StackOptions& options);
+  plan::Plan decide(models::Model& model);
   bool fits_at_its_leanest() const;
   // What is said of a plan that does not fit.
   void add_advice(plan::Plan& plan, plan::Planner& planner) const;

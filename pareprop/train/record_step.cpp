@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "pareprop/models/named_tensors.h"
-#include "pareprop/reversible/auto_tuner.h"
 #include "pareprop/trace/recorder.h"
 #include "pareprop/train/train_step.h"
 
@@ -30,7 +29,7 @@ class ExampleBatches : public data::Batches {
   const std::uint64_t seed_;
 };
 
-void check(const TraceOptions& options) {
+void check(const RecordOptions& options) {
   const auto at_least_one = [](const char* what, std::int64_t got) {
     if (got >= 1) return;
     throw std::invalid_argument(std::string(what) + ": expected 1 or more, got " +
@@ -42,24 +41,24 @@ void check(const TraceOptions& options) {
 
 }  // namespace
 
-TracedStep trace_step(models::Model& model, const TraceOptions& options) {
+RecordedStep record_step(models::Model& model, const RecordOptions& options) {
   // Small enough that random labels do no harm.
   constexpr double kLearningRate = 1e-5;
   check(options);
   model.train();
-  model.set_stack_options(
-      {.mode = options.mode, .precision = options.precision, .arithmetic = options.arithmetic});
-  StepRecorder recorder(model);
+  const NetworkRestored restored(model);
+  const Mode usual = model.stacks().empty() ? Mode::stored : Mode::pareprop;
+  model.set_options({.precision = options.precision, .arithmetic = options.arithmetic});
+  model.set_plan(options.plan ? *options.plan : model.plan_of(usual));
+  TraceRecorder recorder(model);
   AdamW optimizer(models::trained_parameters(model));
   const auto group = distributed::make_process_group({});
   distributed::GradientBuckets buckets(model, *group);
   data::Prefetcher batches(std::make_shared<ExampleBatches>(model, options.batch, options.seed),
                            {.workers = 0});
-  const int choosing = options.mode == Mode::automatic ? 2 * AutoTuner::kTrials + 1 : 0;
-  const int steps = choosing + options.steps;
-  TracedStep traced;
-  for (int step = 1; step <= steps; ++step) {
-    const bool last = step == steps;
+  RecordedStep traced;
+  for (int step = 1; step <= options.steps; ++step) {
+    const bool last = step == options.steps;
     if (last) {
       memory::reset_peaks();
       recorder.begin(options.title);

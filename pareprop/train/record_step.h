@@ -1,37 +1,36 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
-#include "pareprop/graph/policy.h"
 #include "pareprop/memory/meter.h"
 #include "pareprop/models/model.h"
 #include "pareprop/trace/step_trace.h"
 
 namespace pareprop::train {
 
-struct TraceOptions {
+struct RecordOptions {
   std::string title = "training step";
-  Mode mode = Mode::pareprop;
+  // Of the model; none: that of mode pareprop, or of stored where the network is plain.
+  std::optional<StepPlan> plan = std::nullopt;
   std::int64_t batch = 4;
   Precision precision = Precision::fp32;
   Arithmetic arithmetic = Arithmetic::floating;
-  // The last one is recorded; those before it warm up. Mode `auto` has as many more before them as
-  // it needs to choose.
+  // The last one is recorded; those before it warm up.
   int steps = 3;
   std::uint64_t seed = 0;
 };
 
-struct TracedStep {
+struct RecordedStep {
   StepTrace trace;
   memory::Usage memory;  // peaks of the recorded step
   double loss = 0.0;
 };
 
 // Trains `model` for a few steps, with AdamW, on random batches, and records the last one. The
-// model's stack options and weights are left changed. Throws std::invalid_argument for steps or a
-// batch below 1 and for a mode that the model has not, std::runtime_error when a loss or gradient
-// is not finite.
-TracedStep trace_step(models::Model& model, const TraceOptions& options);
+// model's weights are left changed. Throws std::invalid_argument for steps or a batch below 1 and
+// for a plan that is not the model's, std::runtime_error when a loss or gradient is not finite.
+RecordedStep record_step(models::Model& model, const RecordOptions& options);
 
 }  // namespace pareprop::train

@@ -152,9 +152,8 @@ TrainedRun load_run(const fs::path& run, WhichWeights which) {
   loaded.model =
       models::make_model(loaded.config.model, change, {.dtype = stream_dtype(precision)});
   loaded.weights = load_weights_of_run(run, loaded.config, *loaded.model, which);
-  StackOptions options{.mode = Mode::stored, .precision = precision};
-  options.arithmetic = arithmetic_of(loaded.config);
-  loaded.model->set_stack_options(options);
+  loaded.model->set_options({.precision = precision, .arithmetic = arithmetic_of(loaded.config)});
+  loaded.model->set_mode(Mode::stored);
   loaded.model->eval();
   return loaded;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <cmath>
 
 #include "pareprop/draw/page.h"
@@ -130,6 +131,7 @@ std::string summary(const std::vector<Policy>& policies) {
   for (Policy policy : kPolicies) {
     const auto blocks = std::count(policies.begin(), policies.end(), policy);
     if (blocks == 0) continue;
+    if (blocks == std::ssize(policies)) return "all " + std::string(name(policy));
     out += (out.empty() ? "" : ", ") + std::to_string(blocks) + " " + std::string(name(policy));
   }
   return out;
@@ -143,19 +145,15 @@ std::string stacks_table(const TrainConfig& config, const TrainResult& result) {
   std::array<bool, kPolicies.size()> used{};
   std::string rows;
   for (std::size_t i = 0; i < result.stacks.size(); ++i) {
-    const StackOptions& stack = result.stacks[i];
-    // Without policies of its own it has those of its mode, however many blocks it has.
-    const bool same = stack.policies.empty();
-    const std::vector<Policy> policies =
-        resolve_policies(stack, same ? 1 : static_cast<int>(stack.policies.size()));
+    const std::vector<Policy>& policies = result.stacks[i].policies;
     for (Policy policy : policies) used[static_cast<std::size_t>(policy)] = true;
-    rows += "<tr><td>" + std::to_string(i) + "</td><td>" + draw::escaped(name(stack.mode)) +
-            "</td><td>" + (same ? "all " + std::string(name(policies[0])) : summary(policies)) +
-            chips(policies) + "</td></tr>\n";
+    rows += "<tr><td>" + std::to_string(i) + "</td><td>" +
+            (result.stacks[i].overlap ? "two lanes" : "one lane") + "</td><td>" +
+            summary(policies) + chips(policies) + "</td></tr>\n";
   }
   std::string out =
       "<table class=\"stacks\">\n"
-      "<thead><tr><th>Stack</th><th>Mode</th><th>Blocks</th></tr></thead>\n<tbody>\n" +
+      "<thead><tr><th>Stack</th><th>Backward pass</th><th>Blocks</th></tr></thead>\n<tbody>\n" +
       rows + "</tbody>\n</table>\n<ul class=\"policies\">\n";
   for (std::size_t i = 0; i < kPolicies.size(); ++i) {
     if (!used[static_cast<std::size_t>(kPolicies[i])]) continue;

@@ -12,8 +12,8 @@
 
 namespace pareprop::train {
 
-StepTracer::StepTracer(const TrainConfig& config, models::Model& model, int rank, std::int64_t done,
-                       std::function<void(const std::string&)> on_message)
+RunTrace::RunTrace(const TrainConfig& config, models::Model& model, int rank, std::int64_t done,
+                   std::function<void(const std::string&)> on_message)
     : folder_(config.out),
       step_(config.trace),
       title_(config.model + ", " + config.mode + ", step " + std::to_string(config.trace)),
@@ -26,14 +26,14 @@ StepTracer::StepTracer(const TrainConfig& config, models::Model& model, int rank
   }
 }
 
-StepRecorder* StepTracer::begin(std::int64_t step) {
+TraceRecorder* RunTrace::begin(std::int64_t step) {
   if (!recorder_ || step != step_) return nullptr;
   recorder_->begin(title_);
   recording_ = true;
   return &*recorder_;
 }
 
-void StepTracer::finish() {
+void RunTrace::finish() {
   if (!std::exchange(recording_, false)) return;
   const StepTrace trace = recorder_->finish();
   std::string said = "trace of step " + std::to_string(step_);
@@ -50,7 +50,7 @@ void StepTracer::finish() {
   if (on_message_) on_message_(said);
 }
 
-void StepTracer::write(const StepTrace& trace) const {
+void RunTrace::write(const StepTrace& trace) const {
   io::write_file(folder_ / "trace.json", chrome_trace(trace));
   io::write_file(folder_ / "trace.svg", step_svg(trace));
 }

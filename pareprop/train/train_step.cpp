@@ -17,9 +17,9 @@ namespace {
 struct Sums {
   double loss = 0.0, right = 0.0, rows = 0.0, stop = 0.0;
 
-  Sums over(distributed::ProcessGroup& group, StepRecorder* recorder) const {
-    const StepScope scope(group.world() > 1 ? recorder : nullptr, StepKind::communication,
-                          "sums of loss and rows");
+  Sums over(distributed::ProcessGroup& group, TraceRecorder* recorder) const {
+    const TraceScope scope(group.world() > 1 ? recorder : nullptr, StepKind::communication,
+                           "sums of loss and rows");
     const at::Tensor all = at::tensor({loss, right, rows, stop}, at::kDouble);
     group.all_reduce(all)->wait();
     const double* sum = all.const_data_ptr<double>();
@@ -28,8 +28,8 @@ struct Sums {
 };
 
 models::Batch next_batch(const StepParts& parts, data::Prefetcher& batches) {
-  const StepScope scope(parts.recorder, StepKind::data,
-                        "batch " + std::to_string(batches.number()));
+  const TraceScope scope(parts.recorder, StepKind::data,
+                         "batch " + std::to_string(batches.number()));
   return model_batch(batches.next(), parts.model);
 }
 
@@ -39,7 +39,7 @@ void run_micro_step(const StepParts& parts, const models::Batch& batch, std::sha
   at::Tensor scores, loss;
   double value = 0.0;
   {
-    const StepScope scope(parts.recorder, StepKind::forward, "forward");
+    const TraceScope scope(parts.recorder, StepKind::forward, "forward");
     loss = parts.model.loss(batch, {.pass = std::move(pass)}, &scores);
     value = loss.item<double>();
   }
@@ -51,7 +51,7 @@ void run_micro_step(const StepParts& parts, const models::Batch& batch, std::sha
   // Streams that are not finite cannot be recovered; what the step will be refused for is in the
   // sum, and other processes wait for this one's gradients, which count as zero.
   if (std::isfinite(value)) {
-    const StepScope scope(parts.recorder, StepKind::other_backward, "backward");
+    const TraceScope scope(parts.recorder, StepKind::other_backward, "backward");
     if (rows == divisor) {
       loss.backward();
     } else {
@@ -84,7 +84,7 @@ StepOutcome run_step(const StepParts& parts, const StepOptions& options, data::P
 
   const Sums all = own.over(parts.group, parts.recorder);
   const double factor = samples * parts.group.world() / all.rows;
-  const StepScope scope(parts.recorder, StepKind::optimizer, "norm and AdamW");
+  const TraceScope scope(parts.recorder, StepKind::optimizer, "norm and AdamW");
   const GradientNorm norm = gradient_norm(parts.optimizer.parameters());
   StepOutcome outcome{.loss = all.loss / all.rows,
                       .accuracy = all.right / all.rows,

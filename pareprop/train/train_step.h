@@ -20,7 +20,7 @@ struct StepParts {
   Ema* average;  // null: none
   distributed::GradientBuckets& buckets;
   distributed::ProcessGroup& group;
-  StepRecorder* recorder = nullptr;  // of this step; null: it is not recorded
+  TraceRecorder* recorder = nullptr;  // of this step; null: it is not recorded
 };
 
 struct StepOptions {

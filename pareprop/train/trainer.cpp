@@ -69,9 +69,14 @@ class Run {
     }
     check_steps();
     if (has_ended()) return;
-    keeper_->plan(*model_, stack_options(), live_besides());
-    apply_plan();
-    tracer_.emplace(config_, *model_, group_.rank(), step_, events_.on_message);
+    model_->set_options(
+        {.precision = parse_precision(config_.precision), .arithmetic = arithmetic_of(config_)});
+    keeper_->plan(*model_, live_besides());
+    model_->set_plan(keeper_->plan().step);
+    for (const Stack& stack : model_->stacks()) {
+      watches_.push_back(stack->watch({.on_block_gradients = buckets_.on_block()}));
+    }
+    trace_.emplace(config_, *model_, group_.rank(), step_, events_.on_message);
     writer_.own_folder();
   }
 
@@ -175,21 +180,6 @@ class Run {
     return ended_;
   }
 
-  StackOptions stack_options() const {
-    StackOptions options{.precision = parse_precision(config_.precision),
-                         .arithmetic = arithmetic_of(config_)};
-    if (!model_->stacks().empty()) {
-      options.executor = make_executor(model_->weight_options().device(), options.lanes);
-    }
-    return options;
-  }
-
-  void apply_plan() {
-    StackOptions options = stack_options();
-    if (!model_->stacks().empty()) options.on_block_gradients = buckets_.on_block();
-    keeper_->apply(*model_, options);
-  }
-
   // Tensors that are neither weights nor the optimizer's.
   std::int64_t live_besides() const {
     const memory::Usage usage = memory::usage();
@@ -200,7 +190,7 @@ class Run {
   // The step was done: what is wrong is that the next one might take too much.
   void keep_budget() {
     try {
-      if (keeper_->tighten(step_)) apply_plan();
+      if (keeper_->tighten(step_)) model_->set_plan(keeper_->plan().step);
     } catch (...) {
       save_before_failing();
       throw;
@@ -216,7 +206,7 @@ class Run {
         config_.time_limit > 0.0 && seconds_since(begin_) > 60.0 * config_.time_limit;
     const bool asked = events_.stop_asked && events_.stop_asked();
     const StepOutcome outcome = step_or_save(batches, rate, asked || out_of_time);
-    tracer_->finish();
+    trace_->finish();
     if (!outcome.not_finite.empty()) refuse_step(outcome);
     ++step_;
     if (outcome.stop) {
@@ -248,7 +238,7 @@ class Run {
   StepOutcome step_or_save(data::Prefetcher& batches, double rate, bool wants_stop) {
     try {
       return run_step({*model_, *optimizer_, average_ ? &*average_ : nullptr, buckets_, group_,
-                       tracer_->begin(step_ + 1)},
+                       trace_->begin(step_ + 1)},
                       {.batch = config_.batch,
                        .accumulate = config_.accumulate,
                        .clip = config_.clip,
@@ -350,7 +340,7 @@ class Run {
                        .budget_bytes = keeper_->named() ? keeper_->plan().budget : 0,
                        .predicted_peak_bytes = keeper_->plan().predicted.total_peak,
                        .skipped = batches_.skipped()};
-    for (const Stack& stack : model_->stacks()) result.stacks.push_back(stack->chosen_options());
+    if (!model_->stacks().empty()) result.stacks = model_->plan().stacks;
     result.memory.total_peak = std::max(result.memory.total_peak, keeper_->highest());
     writer_.add_history(result);
     return result;
@@ -380,7 +370,8 @@ class Run {
   distributed::GradientBuckets buckets_;
   std::optional<AdamW> optimizer_;
   std::optional<Ema> average_;
-  std::optional<StepTracer> tracer_;
+  std::vector<Watch> watches_;
+  std::optional<RunTrace> trace_;
   LearningRate rate_;
   std::int64_t step_ = 0, all_steps_ = 0;
   std::int64_t saved_ = 0;  // the step of the last checkpoint that this process saved

@@ -54,7 +54,7 @@ struct TrainResult {
   std::int64_t budget_bytes = 0;          // 0: none was named
   std::int64_t predicted_peak_bytes = 0;  // of the plan in the end
   double waited = 0.0;                    // share of the time that training waited for data
-  std::vector<StackOptions> stacks = {};  // how each of the network's stacks was trained in the end
+  std::vector<StackPlan> stacks = {};     // how each of the network's stacks was trained in the end
   std::vector<std::string> skipped = {};  // images that could not be read
   std::vector<StepRecord> steps = {};     // rank 0 only, as metrics.jsonl has them
   std::vector<EvaluationRecord> evaluations = {};

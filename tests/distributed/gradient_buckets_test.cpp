@@ -32,6 +32,14 @@ void compare(const std::string& model, int processes) {
   }
 }
 
+std::vector<Watch> watched(const models::Model& model, GradientBuckets& buckets) {
+  std::vector<Watch> watches;
+  for (const Stack& stack : model.stacks()) {
+    watches.push_back(stack->watch({.on_block_gradients = buckets.on_block()}));
+  }
+  return watches;
+}
+
 TEST(GradientBuckets, SeveralProcessesTrainAsOneWould) {
   compare("vit_tiny", 2);
   compare("swin_tiny", 2);
@@ -57,7 +65,7 @@ class Twin : public ProcessGroup {
   struct Doubling : Pending {
     explicit Doubling(at::Tensor of) : tensor(std::move(of)) {}
     void wait() override {
-      done = StepRecorder::now();
+      done = TraceRecorder::now();
       tensor.mul_(2);
     }
     double done_at() const override { return done; }
@@ -78,8 +86,7 @@ TEST(GradientBuckets, BlocksAreSentInTheBackwardPassOfTheLastMicroStepOnly) {
   const auto expected = testing::small_vit(1, {4}), model = testing::small_vit(1, {4});
   Twin group;
   GradientBuckets buckets(*model, group, 20000);
-  expected->set_stack_options({});
-  model->set_stack_options({.on_block_gradients = buckets.on_block()});
+  const std::vector<Watch> watches = watched(*model, buckets);
   two_micro_steps(*expected, [] {});
   std::vector<std::int64_t> first_order;
   for (int step = 0; step < 2; ++step) {
@@ -113,13 +120,13 @@ TEST(GradientBuckets, TellARecorderWhenEachWasSentAndHadArrived) {
   const auto model = testing::small_vit(1, {4});
   Twin group;
   GradientBuckets buckets(*model, group, 20000);
-  model->set_stack_options({.on_block_gradients = buckets.on_block()});
-  StepRecorder recorder(*model);
+  const std::vector<Watch> watches = watched(*model, buckets);
+  TraceRecorder recorder(*model);
   recorder.begin("step");
   buckets.set_recorder(&recorder);
   buckets.begin();
   model->loss(model->example(2, 0)).backward();
-  const double after_backward = StepRecorder::now();
+  const double after_backward = TraceRecorder::now();
   const std::size_t early = group.sent.size();
   buckets.finish();
   const StepTrace trace = recorder.finish();

@@ -89,7 +89,11 @@ void train_model(ProcessGroup& group, const std::string& folder, const std::stri
   const auto model = models::make_model(name.substr(0, name.find(' ')), change);
   GradientBuckets buckets(*model, group, 40000);
   if (!change.plain) {
-    model->set_stack_options({.mode = Mode::pareprop, .on_block_gradients = buckets.on_block()});
+    std::vector<Watch> watches;
+    for (const Stack& stack : model->stacks()) {
+      watches.push_back(stack->watch({.on_block_gradients = buckets.on_block()}));
+    }
+    model->set_mode(Mode::pareprop);
   }
   const io::NamedTensors parameters = models::trained_parameters(*model);
   for (int step = 0; step < 3; ++step) {

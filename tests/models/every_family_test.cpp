@@ -30,7 +30,7 @@ TEST(EveryFamily, ActivationBytesAreWhatTheMeterSeesInARealStep) {
     for (const auto& [mode, predicted] :
          {std::pair{Mode::stored, summary.activation_bytes_stored},
           std::pair{Mode::reprop, summary.activation_bytes_reversible}}) {
-      model->set_stack_options({.mode = mode});
+      model->set_mode(mode);
       const Batch example = model->example(1, 1);
       memory::reset_peaks();
       const auto before = memory::usage().activation_live;
@@ -57,12 +57,8 @@ TEST(EveryFamily, ProductsAloneGiveTheBitsOfStoredTrainingInLessMemory) {
       std::vector<std::vector<at::Tensor>> gradients;
       std::vector<std::int64_t> peaks;
       for (const Policy policy : {Policy::store, Policy::products}) {
-        model->set_stack_options({.mode = Mode::reprop, .precision = precision});
-        for (Stack stack : model->stacks()) {
-          StackOptions own = stack->options();
-          own.policies.assign(static_cast<std::size_t>(stack->depth()), policy);
-          stack->set_options(own);
-        }
+        model->set_options({.precision = precision});
+        model->set_plan(uniform_plan(policy, /*overlap=*/false, model->depths()));
         const Batch example = model->example(2, 1);
         memory::reset_peaks();
         const auto before = memory::usage().activation_live;
@@ -93,7 +89,7 @@ TEST(EveryFamily, PlainNetworksTrainStoredOrCheckpointed) {
     auto model = make_model(model_name, changed);
     std::vector<std::vector<at::Tensor>> gradients;
     for (const Mode mode : {Mode::stored, Mode::checkpoint}) {
-      model->set_stack_options({.mode = mode});
+      model->set_mode(mode);
       model->loss(model->example(2, 1), {.pass = std::make_shared<Pass>(1, 2)}).backward();
       gradients.emplace_back();
       for (auto& parameter : model->parameters()) {
@@ -102,7 +98,7 @@ TEST(EveryFamily, PlainNetworksTrainStoredOrCheckpointed) {
       drop_gradients(*model);
     }
     EXPECT_LE(max_relative_error(gradients[0], gradients[1]), 1e-5) << model_name;
-    EXPECT_THROW(model->set_stack_options({.mode = Mode::reprop}), std::invalid_argument);
+    EXPECT_THROW(model->set_mode(Mode::reprop), std::invalid_argument);
   }
 }
 

@@ -86,7 +86,7 @@ TEST(PlainViT, HasThePublishedParametersAndTrainsStoredOrCheckpointed) {
   auto model = make_model("vit_digits", {.dropout = 0.1, .drop_path = 0.2, .plain = true});
   std::vector<std::vector<at::Tensor>> gradients;
   for (Mode mode : {Mode::stored, Mode::checkpoint}) {
-    model->set_stack_options({.mode = mode});
+    model->set_mode(mode);
     model->loss(model->example(2, 1), {.pass = std::make_shared<Pass>(1, 2)}).backward();
     gradients.emplace_back();
     for (auto& p : model->parameters()) {
@@ -95,7 +95,7 @@ TEST(PlainViT, HasThePublishedParametersAndTrainsStoredOrCheckpointed) {
     }
   }
   EXPECT_LE(max_relative_error(gradients[0], gradients[1]), 1e-5);
-  EXPECT_THROW(model->set_stack_options({.mode = Mode::reprop}), std::invalid_argument);
+  EXPECT_THROW(model->set_mode(Mode::reprop), std::invalid_argument);
 }
 
 }  // namespace

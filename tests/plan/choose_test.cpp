@@ -19,7 +19,7 @@ std::int64_t below(Random& random, std::int64_t n) {
 PolicyCosts random_costs(Random& random) {
   PolicyCosts costs;
   for (BlockCost& cost : costs) {
-    cost = {below(random, 30), below(random, 30), static_cast<double>(below(random, 10))};
+    cost = {below(random, 30), below(random, 30), {static_cast<double>(below(random, 10))}};
   }
   return costs;
 }
@@ -40,7 +40,7 @@ Profile random_profile(Random& random) {
     profile.stacks.push_back(std::move(stack));
   }
   profile.below = below(random, 60);
-  profile.seconds = static_cast<double>(below(random, 20));
+  profile.rest = {static_cast<double>(below(random, 20))};
   return profile;
 }
 
@@ -98,14 +98,14 @@ TEST(Choose, IsTheFastestOfAllChoicesWithinTheBudget) {
 
 Profile plain_profile(int depth) {
   StackProfile stack;
-  stack.serial = {{{.kept = 100, .extra = 10, .seconds = 2.0},
-                   {.kept = 60, .extra = 50, .seconds = 2.25},
-                   {.kept = 20, .extra = 110, .seconds = 2.5},
-                   {.kept = 10, .extra = 110, .seconds = 2.75},
-                   {.kept = 0, .extra = 110, .seconds = 3.0}}};
+  stack.serial = {{{.kept = 100, .extra = 10, .cost = {2.0}},
+                   {.kept = 60, .extra = 50, .cost = {2.25}},
+                   {.kept = 20, .extra = 110, .cost = {2.5}},
+                   {.kept = 10, .extra = 110, .cost = {2.75}},
+                   {.kept = 0, .extra = 110, .cost = {3.0}}}};
   stack.overlapped = stack.serial;
   stack.live.assign(static_cast<std::size_t>(depth), 1000);
-  return {.stacks = {stack}, .below = 1000, .seconds = 1.0};
+  return {.stacks = {stack}, .below = 1000, .rest = {1.0}};
 }
 
 TEST(Choose, StoresTheTopmostBlocksWhichAreUsedUpFirst) {
@@ -119,14 +119,14 @@ TEST(Choose, StoresTheTopmostBlocksWhichAreUsedUpFirst) {
 
 TEST(Choose, TimeFallsAsTheBudgetRises) {
   const Profile profile = plain_profile(12);
-  double last = std::numeric_limits<double>::infinity();
+  Seconds last{std::numeric_limits<double>::infinity()};
   for (std::int64_t budget = smallest_budget(profile); budget < 2300; budget += 7) {
     const auto choice = choose(profile, budget);
     ASSERT_TRUE(choice);
     EXPECT_LE(choice->seconds, last);
     last = choice->seconds;
   }
-  EXPECT_EQ(last, 1.0 + 12 * 2.0);
+  EXPECT_EQ(last.count, 1.0 + 12 * 2.0);
   EXPECT_FALSE(choose(profile, smallest_budget(profile) - 1));
 }
 
@@ -137,7 +137,7 @@ TEST(Choose, ManyBlocksOfSeveralKindsTakeNoLongTime) {
     StackProfile stack;
     for (int p = 0; p < int{kPolicies.size()}; ++p) {
       const auto at = static_cast<std::size_t>(p);
-      stack.serial[at] = {(4 - p) * 1'000'003 + below(random, 999), 4'000'000, 1.0 + 0.37 * p};
+      stack.serial[at] = {(4 - p) * 1'000'003 + below(random, 999), 4'000'000, {1.0 + 0.37 * p}};
     }
     stack.overlapped = stack.serial;
     stack.live.assign(static_cast<std::size_t>(depth), 0);

@@ -48,10 +48,9 @@ memory::Usage real_step(const Case& c, const StepShape& shape, const StepPlan& p
   const auto model =
       models::make_model(c.model, c.overrides, {.dtype = stream_dtype(shape.precision), .seed = 1});
   model->train();
-  apply(plan, *model,
-        {.precision = shape.precision,
-         .arithmetic = shape.arithmetic,
-         .executor = std::make_shared<TwoLanesInOrder>()});
+  model->set_executor(std::make_shared<TwoLanesInOrder>());
+  model->set_options({.precision = shape.precision, .arithmetic = shape.arithmetic});
+  model->set_plan(plan);
   const models::Batch batch = model->example(c.batch, 0);
   for (int step = 0; step < 2; ++step) {
     memory::reset_peaks();
@@ -82,23 +81,21 @@ TEST_P(DryStepTest, TakesWhatARealStepTakes) {
                                   {.dtype = stream_dtype(precision), .device = at::kMeta});
       },
       shape);
-  StepPlan products{.mode = Mode::reprop};
-  for (const Stack& stack : dry.model().stacks()) {
-    products.policies.emplace_back(static_cast<std::size_t>(stack->depth()), Policy::products);
-  }
-  for (const StepPlan& plan :
-       {StepPlan{.mode = Mode::stored}, StepPlan{.mode = Mode::checkpoint},
-        StepPlan{.mode = Mode::reprop}, StepPlan{.mode = Mode::pareprop}, products}) {
-    const Mode mode = plan.mode;
+  std::vector<std::pair<std::string, StepPlan>> plans;
+  for (const Mode mode : preset_modes())
+    plans.emplace_back(name(mode), dry.network().plan_of(mode));
+  plans.emplace_back("products",
+                     uniform_plan(Policy::products, /*overlap=*/false, dry.network().depths()));
+  for (const auto& [kind, plan] : plans) {
     const memory::Usage predicted = dry.run(plan);
     const auto real = real_step(c, shape, plan);
     const double ratio =
         static_cast<double>(predicted.activation_peak) / static_cast<double>(real.activation_peak);
-    const std::string words = std::string(c.model) + " " + std::string(name(precision)) + " " +
-                              std::string(name(mode)) + (plan.policies.empty() ? "" : ", products");
+    const std::string words =
+        std::string(c.model) + " " + std::string(name(precision)) + " " + kind;
     // The real step has one lane, and so no meetings: totals may be predicted higher.
     EXPECT_GE(ratio, 0.98) << words;
-    EXPECT_LE(ratio, mode == Mode::pareprop ? 1.25 : 1.02) << words;
+    EXPECT_LE(ratio, plan.overlaps() ? 1.25 : 1.02) << words;
     for (const memory::Tag tag : {memory::Tag::tape, memory::Tag::streams}) {
       const auto bytes = static_cast<double>(real.peak_of(tag));
       EXPECT_NEAR(static_cast<double>(predicted.peak_of(tag)), bytes, 0.02 * bytes) << words;
@@ -113,7 +110,7 @@ INSTANTIATE_TEST_SUITE_P(EveryFamily, DryStepTest,
 
 TEST(DryStep, CountsOptimizerAndWhatItIsTold) {
   const auto make = [] { return models::make_model("vit_cifar", {}, {.device = at::kMeta}); };
-  const StepPlan plan{.mode = Mode::reprop};
+  const StepPlan plan = make()->plan_of(Mode::reprop);
   // One at a time: each counts all that is made while it lives.
   const auto peak = [&](const StepShape& shape) {
     return DryStep(make, shape).run(plan).total_peak;
@@ -136,14 +133,16 @@ TEST(DryStep, MeetingsOfLanesAreThoseOfActivationsWhenOnlyTheyCount) {
   const auto make = [&] {
     return models::make_model("swin_tiny", overrides, {.device = at::kMeta});
   };
-  const StepPlan plan{.mode = Mode::pareprop, .recompute_between = true};
+  StepPlan plan = make()->plan_of(Mode::pareprop);
+  plan.recompute_between = true;
   DryStep dry(make, {.batch = 2, .accumulates = true, .only_activations = true});
   const std::int64_t predicted = dry.run(plan).activation_peak;
 
   const auto model = make();
   const auto lane = std::make_shared<MeteredLane>(2, /*only_activations=*/true);
   model->train();
-  apply(plan, *model, {.executor = lane});
+  model->set_executor(lane);
+  model->set_plan(plan);
   const std::int64_t before = memory::usage().activation_live;
   const auto step = [&] {
     model->loss(model->example(2, 0), {.pass = std::make_shared<Pass>(0, 0)}).backward();
@@ -160,7 +159,7 @@ TEST(DryStep, CountsOnlyActivationsWhenAsked) {
   const auto make = [] {
     return models::make_model("vit_cifar", {.depths = {3}}, {.device = at::kMeta});
   };
-  const StepPlan plan{.mode = Mode::reprop};
+  const StepPlan plan = make()->plan_of(Mode::reprop);
   DryStep all(make, {.batch = 2}), activations(make, {.batch = 2, .only_activations = true});
   const std::int64_t peak = all.run(plan).activation_peak;
   EXPECT_LT(peak, all.run(plan).total_peak);
@@ -170,6 +169,10 @@ TEST(DryStep, CountsOnlyActivationsWhenAsked) {
   const std::vector<std::int64_t> without = activations.profile(false).stacks.front().live;
   EXPECT_GT(with[0], with[1]);
   EXPECT_EQ(without[0], without[1]);
+}
+
+TEST(DryStep, ANetworkThatIsNotOnTheMetaDeviceIsRefused) {
+  EXPECT_THROW(DryStep([] { return models::make_model("vit_cifar"); }, {}), std::invalid_argument);
 }
 
 }  // namespace

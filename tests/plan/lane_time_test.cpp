@@ -17,7 +17,7 @@ StackProfile profile_of(const LaneTimes& in_lanes) {
                          : policy == Policy::checkpoint ? 0.75
                          : policy == Policy::anchor     ? 0.875
                                                         : 1.0;
-    stack.serial[static_cast<std::size_t>(policy)].seconds = 2.0 + again;
+    stack.serial[static_cast<std::size_t>(policy)].cost = {2.0 + again};
   }
   stack.in_lanes = in_lanes;
   return stack;
@@ -26,15 +26,15 @@ StackProfile profile_of(const LaneTimes& in_lanes) {
 TEST(LaneTime, StoredBlocksAreAChainOfGradientsAndTheLastWeights) {
   const StackProfile stack = profile_of({.recover = 9.0, .gradient = 2.0, .weight_gradient = 1.0});
   const std::vector<Policy> stored(6, Policy::store);
-  EXPECT_DOUBLE_EQ(seconds_in_lanes(stack, stored), 6 * 2.0 + 0.5);
+  EXPECT_DOUBLE_EQ(seconds_in_lanes(stack, stored).count, 6 * 2.0 + 0.5);
   const std::vector<Policy> products(6, Policy::products);
-  EXPECT_DOUBLE_EQ(seconds_in_lanes(stack, products), 6 * (2.0 + 9.0 / 8) + 0.5);
+  EXPECT_DOUBLE_EQ(seconds_in_lanes(stack, products).count, 6 * (2.0 + 9.0 / 8) + 0.5);
 }
 
 TEST(LaneTime, RecoveryHidesBesideGradientsButAtTheTop) {
   const StackProfile stack = profile_of({.recover = 1.0, .gradient = 2.0, .weight_gradient = 0.0});
   const std::vector<Policy> reversed(12, Policy::reverse);
-  EXPECT_DOUBLE_EQ(seconds_in_lanes(stack, reversed), 0.5 + 12 * 2.0);
+  EXPECT_DOUBLE_EQ(seconds_in_lanes(stack, reversed).count, 0.5 + 12 * 2.0);
 }
 
 TEST(LaneTime, IsNeverLessThanTheChainOrHalfOfAllTasksNorMoreThanTheirSum) {
@@ -48,11 +48,11 @@ TEST(LaneTime, IsNeverLessThanTheChainOrHalfOfAllTasksNorMoreThanTheirSum) {
     for (Policy& policy : policies) policy = kPolicies[any(random)];
     double chain = 0.0, sum = 0.0;
     for (const Policy policy : policies) {
-      const double again = (cost_of(stack.serial, policy).seconds - 2.0) * times.recover;
+      const double again = (cost_of(stack.serial, policy).cost.count - 2.0) * times.recover;
       chain += times.gradient + (policy == Policy::products ? again : 0.0);
       sum += times.gradient + times.weight_gradient + again;
     }
-    const double found = seconds_in_lanes(stack, policies);
+    const double found = seconds_in_lanes(stack, policies).count;
     EXPECT_GE(found, chain * (1.0 - 1e-9));
     EXPECT_GE(found, sum / 2 * (1.0 - 1e-9));
     EXPECT_LE(found, sum * (1.0 + 1e-9));

@@ -24,7 +24,7 @@ TEST(Planner, PlansAreWithinTheirBudgetAndFasterWithMore) {
     const std::int64_t stored = peak(planner, Mode::stored);
     const std::int64_t least = planner.plan_step(0).smallest_budget;
     ASSERT_LT(least, stored);
-    double last = std::numeric_limits<double>::infinity();
+    Seconds last{std::numeric_limits<double>::infinity()};
     int kinds = 0;
     for (int tenths = 0; tenths <= 10; ++tenths) {
       const std::int64_t budget = least + (stored - least) * tenths / 10;
@@ -79,7 +79,7 @@ TEST(Planner, SaysInWhichPartsNothingNeedBeRecomputed) {
 TEST(Planner, RecomputesStageBoundariesOnlyWhereBytesAreShort) {
   Planner planner(maker("mvit_cifar"), {.batch = 8});
   const Plan lean = planner.plan_step(planner.plan_step(0).smallest_budget);
-  EXPECT_TRUE(lean.step.recompute_between || lean.step.mode == Mode::checkpoint);
+  EXPECT_TRUE(lean.step.recompute_between);
   EXPECT_LT(lean.predicted.total_peak, peak(planner, Mode::reprop));
   EXPECT_FALSE(planner.plan_step(peak(planner, Mode::stored)).step.recompute_between);
 }
@@ -89,30 +89,42 @@ TEST(Planner, MeasuredTimesDecideWhetherLanesOverlap) {
   slow.use(StepTimes{.stacks = {{1.0, 2.0, 3.5}}, .rest = 4.0});
   fast.use(StepTimes{.stacks = {{1.0, 2.0, 2.0625}}, .rest = 4.0});
   const std::int64_t budget = peak(slow, Mode::pareprop);
-  EXPECT_NE(slow.plan_step(budget).step.mode, Mode::pareprop);
-  EXPECT_EQ(slow.seconds(slow.all(Mode::reprop)), 4.0 + 8 * 3.0);
-  EXPECT_EQ(fast.seconds(fast.all(Mode::pareprop)), 4.0 + 8 * 2.0625);
-  EXPECT_EQ(fast.seconds(fast.all(Mode::stored)), 4.0 + 8 * 2.0);
-  EXPECT_EQ(fast.plan_step(budget).step.mode, Mode::pareprop);
+  EXPECT_FALSE(slow.plan_step(budget).step.overlaps());
+  EXPECT_EQ(slow.seconds(slow.all(Mode::reprop)).count, 4.0 + 8 * 3.0);
+  EXPECT_EQ(fast.seconds(fast.all(Mode::pareprop)).count, 4.0 + 8 * 2.0625);
+  EXPECT_EQ(fast.seconds(fast.all(Mode::stored)).count, 4.0 + 8 * 2.0);
+  EXPECT_TRUE(fast.plan_step(budget).step.overlaps());
 }
 
 // Lanes that are not filled by recovery: worth it where much is recovered, and only there.
+// Times are taken anew from the work, not on top of earlier ones.
+TEST(Planner, TheLastTimesGivenCount) {
+  Planner planner(maker("vit_cifar"), {.batch = 2});
+  planner.use(MacsPerSecond{1e9});
+  const Seconds once = planner.seconds(planner.all(Mode::reprop));
+  planner.use(StepTimes{.stacks = {{1.0, 2.0, 3.5}}, .rest = 4.0});
+  planner.use(MacsPerSecond{1e9});
+  EXPECT_EQ(planner.seconds(planner.all(Mode::reprop)), once);
+  planner.use(MacsPerSecond{2e9});
+  EXPECT_DOUBLE_EQ(planner.seconds(planner.all(Mode::reprop)).count, once.count / 2);
+}
+
 TEST(Planner, BlocksThatAreStoredSpeakAgainstLanes) {
   Planner planner(maker("vit_cifar", {.depths = {8}}), {.batch = 4});
   planner.use(StepTimes{.stacks = {{1.0, 2.0, 2.125, {1.0, 2.0625, 0.25}}}, .rest = 4.0});
   const std::int64_t lean = peak(planner, Mode::pareprop), stored = peak(planner, Mode::stored);
-  EXPECT_NEAR(planner.seconds(planner.all(Mode::pareprop)), 4.0 + 8 * 2.125, 1e-9);
-  EXPECT_EQ(planner.plan_step(lean).step.mode, Mode::pareprop);
+  EXPECT_NEAR(planner.seconds(planner.all(Mode::pareprop)).count, 4.0 + 8 * 2.125, 1e-9);
+  EXPECT_TRUE(planner.plan_step(lean).step.overlaps());
   const Plan rich = planner.plan_step(stored - (stored - lean) / 16);
-  EXPECT_NE(rich.step.mode, Mode::pareprop);
-  EXPECT_NE(rich.step.mode, Mode::stored);
+  EXPECT_FALSE(rich.step.overlaps());
+  EXPECT_FALSE(rich.step.stores_all());
   EXPECT_EQ(planner.plan_step(stored).step, planner.all(Mode::stored));
 }
 
 TEST(Planner, KeepsProductsWhereAFewBytesAreMissing) {
   Planner planner(maker("vit_cifar", {.depths = {8}}), {.batch = 4});
   const std::int64_t stored = peak(planner, Mode::stored), lean = peak(planner, Mode::reprop);
-  const auto blocks = planner.plan_step(stored - (stored - lean) / 8).step.policies.at(0);
+  const auto blocks = planner.plan_step(stored - (stored - lean) / 8).step.stacks.at(0).policies;
   const auto count = [&](Policy policy) {
     return std::count(blocks.begin(), blocks.end(), policy);
   };
@@ -124,8 +136,8 @@ TEST(Planner, KeepsProductsWhereAFewBytesAreMissing) {
 TEST(Planner, PlainNetworksStoreOrCheckpoint) {
   Planner planner(maker("vit_cifar", {.plain = true}), {.batch = 4});
   const std::int64_t stored = peak(planner, Mode::stored);
-  EXPECT_EQ(planner.plan_step(stored).step.mode, Mode::stored);
-  EXPECT_EQ(planner.plan_step(stored - 1).step.mode, Mode::checkpoint);
+  EXPECT_EQ(planner.plan_step(stored).step, planner.all(Mode::stored));
+  EXPECT_EQ(planner.plan_step(stored - 1).step, planner.all(Mode::checkpoint));
   EXPECT_FALSE(planner.plan_step(1000).fits);
 }
 

@@ -16,19 +16,25 @@ namespace {
 using testing::test_blocks;
 
 // Stacks with a non-reversible part between them that mixes the streams.
-struct Network {
+struct Stages {
   std::vector<Stack> stacks;
+  std::vector<Watch> watches;
   int below_tasks = 0;  // recover tasks that ran for the next stack below
 
-  Network(const std::vector<int>& depths, StackOptions options) {
+  Stages(const std::vector<int>& depths, StackPlan like, const StackOptions& options,
+         std::shared_ptr<Executor> executor = nullptr) {
     std::uint64_t seed = 1;
-    options.keep_tail = false;
-    options.on_trace = [this](const TaskGraph& graph, const Timeline&) {
-      for (const Task& task : graph.tasks()) below_tasks += task.stack;
-    };
+    like.tail = 0;
+    const auto executors = std::make_shared<Executors>(std::move(executor));
     for (int depth : depths) {
-      stacks.emplace_back(test_blocks(depth, {.dropout = 0.1, .drop_path = 0.1}, seed += 20),
-                          options);
+      like.policies = plan_of(like.overlap ? Mode::pareprop : Mode::stored, depth).policies;
+      Stack& stack = stacks.emplace_back(
+          test_blocks(depth, {.dropout = 0.1, .drop_path = 0.1}, seed += 20), like, options);
+      stack->set_executors(executors);
+      watches.push_back(
+          stack->watch({.on_backward = [this](const TaskGraph& graph, const Timeline&) {
+            for (const Task& task : graph.tasks()) below_tasks += task.stack;
+          }}));
     }
   }
 
@@ -55,11 +61,8 @@ TEST(LookAhead, GradientsOfSeveralStacksAreRight) {
     for (int lookahead : {0, 1, 2, 3, 5, 9}) {
       for (int deferred : {0, 2}) {
         for (bool retain : {false, true}) {
-          Network network(depths, {.mode = Mode::pareprop,
-                                   .lookahead = lookahead,
-                                   .deferred = deferred,
-                                   .precision = Precision::fp64,
-                                   .executor = executor});
+          Stages network(depths, {.overlap = true, .lookahead = lookahead, .deferred = deferred},
+                         {.precision = Precision::fp64}, executor);
           const at::Tensor x = testing::small_input();
           const auto expected = network.gradients(x, true);
           EXPECT_LE(max_relative_error(expected, network.gradients(x, false, retain)), 1e-10)
@@ -77,19 +80,17 @@ TEST(LookAhead, GradientsOfSeveralStacksAreRight) {
 
 TEST(LookAhead, ExactBitsAreThoseOfStored) {
   IntraOpThreads one(1);
-  StackOptions options{
-      .mode = Mode::stored, .precision = Precision::fp64, .arithmetic = Arithmetic::exact};
+  const StackOptions options{.precision = Precision::fp64, .arithmetic = Arithmetic::exact};
   const at::Tensor x = testing::small_input();
-  Network stored({3, 2, 1}, options);
-  options.mode = Mode::pareprop;
-  Network overlapped({3, 2, 1}, options);
+  Stages stored({3, 2, 1}, {.overlap = false}, options);
+  Stages overlapped({3, 2, 1}, {.overlap = true}, options);
   EXPECT_TRUE(bit_identical(stored.gradients(x, false), overlapped.gradients(x, false)));
 }
 
 TEST(LookAhead, TheUpperStackAloneCanBeDifferentiatedRepeatedlyAndTheLowerOneLater) {
   const at::Tensor x = testing::small_input();
   for (bool retain_upper : {true, false}) {
-    Network network({3, 2}, {.mode = Mode::pareprop, .precision = Precision::fp64});
+    Stages network({3, 2}, {.overlap = true}, {.precision = Precision::fp64});
     auto forward = [&](bool reference) {
       const CallOptions call{.pass = std::make_shared<Pass>(5, 6)};
       auto run = [&](Stack& stack, const at::Tensor& h) {
@@ -126,7 +127,7 @@ TEST(LookAhead, TheUpperStackAloneCanBeDifferentiatedRepeatedlyAndTheLowerOneLat
 
 TEST(LookAhead, WhatWasRecoveredInAdvanceIsFreedWhenTheLowerStackIsNotDifferentiated) {
   memory::install_caching_allocator();
-  Network network({2, 2}, {.mode = Mode::pareprop, .precision = Precision::fp64});
+  Stages network({2, 2}, {.overlap = true}, {.precision = Precision::fp64});
   const at::Tensor x = testing::small_input();
   auto step = [&] {
     const auto pass = std::make_shared<Pass>(5, 6);

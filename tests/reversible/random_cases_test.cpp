@@ -29,6 +29,8 @@ std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
 struct Case {
   int depth = 0;
   BranchShape shape;
+  Mode mode = Mode::stored;
+  StackPlan plan;
   StackOptions options;
   bool bias = false, mask = false, one_input = true, frozen = false, shared = false;
   bool two_forwards = false, eval_between = false, only_y1 = false, with_pass = false;
@@ -36,11 +38,11 @@ struct Case {
 
   std::string text() const {
     std::ostringstream out;
-    out << "seed " << seed << " depth " << depth << " mode " << name(options.mode) << " policies [";
-    for (Policy policy : options.policies) out << name(policy) << ' ';
+    out << "seed " << seed << " depth " << depth << " mode " << name(mode) << " policies [";
+    for (Policy policy : plan.policies) out << name(policy) << ' ';
     out << "] precision " << name(options.precision) << " arithmetic " << name(options.arithmetic)
-        << " lookahead " << options.lookahead << " deferred " << options.deferred << " lanes "
-        << options.lanes << " tail " << options.keep_tail << " dropout " << shape.dropout
+        << " lookahead " << plan.lookahead << " deferred " << plan.deferred << " lanes "
+        << plan.lanes << " tail " << plan.kept_tail() << " dropout " << shape.dropout
         << " drop_path " << shape.drop_path << " plain " << shape.plain_linear << " bias " << bias
         << " mask " << mask << " one_input " << one_input << " frozen " << frozen << " shared "
         << shared << " two_forwards " << two_forwards << " eval " << eval_between << " only_y1 "
@@ -58,19 +60,20 @@ Case random_case(std::uint64_t seed) {
   constexpr int depths[] = {0, 1, 2, 3, 4, 5, 8, 13};
   c.depth = depths[pick(8)];
   constexpr Mode modes[] = {Mode::stored, Mode::checkpoint, Mode::reprop, Mode::pareprop};
-  c.options.mode = modes[pick(4)];
+  c.mode = modes[pick(4)];
+  c.plan = plan_of(c.mode, c.depth);
   if (coin()) {
-    for (int i = 0; i < c.depth; ++i)
-      c.options.policies.push_back(
-          kPolicies[static_cast<std::size_t>(pick(int{kPolicies.size()}))]);
+    for (Policy& policy : c.plan.policies) {
+      policy = kPolicies[static_cast<std::size_t>(pick(int{kPolicies.size()}))];
+    }
   }
   constexpr Precision precisions[] = {Precision::fp64, Precision::fp32, Precision::bf16};
   c.options.precision = precisions[pick(3)];
   c.options.arithmetic = pick(3) == 0 ? Arithmetic::exact : Arithmetic::floating;
-  c.options.lookahead = pick(4);
-  c.options.deferred = pick(4);
-  c.options.lanes = 2 + pick(2);
-  c.options.keep_tail = coin();
+  c.plan.lookahead = pick(4);
+  c.plan.deferred = pick(4);
+  c.plan.lanes = 2 + pick(2);
+  if (!coin()) c.plan.tail = 0;
   c.options.seed = random();
   c.shape.dtype = stream_dtype(c.options.precision);
   c.shape.dropout = coin() ? 0.2 : 0.0;
@@ -94,13 +97,14 @@ struct Inputs {
 
 class Problem {
  public:
-  explicit Problem(const Case& c) : case_(c) {
+  Problem(const Case& c, std::shared_ptr<Executor> executor) : case_(c) {
     auto blocks = testing::test_blocks(c.depth, c.shape, c.seed % 1000);
     if (c.shared && c.depth > 1) {
       blocks.back().f = blocks.front().f;
       blocks[static_cast<std::size_t>(c.depth / 2)].g = blocks.front().g;
     }
-    stack_ = Stack(std::move(blocks), c.options);
+    stack_ = Stack(std::move(blocks), c.plan, c.options);
+    stack_->set_executor(std::move(executor));
     std::mt19937_64 random(c.seed + 1);
     if (c.frozen) {
       for (auto& p : stack_->parameters()) {
@@ -130,7 +134,9 @@ class Problem {
   }
 
   // Gradients of everything that wants one.
-  std::vector<at::Tensor> gradients(const StackOptions& options, bool reference) {
+  std::vector<at::Tensor> gradients(const StackPlan& plan, const StackOptions& options,
+                                    bool reference) {
+    stack_->set_plan(plan);
     stack_->set_options(options);
     at::Tensor loss;
     const int forwards = case_.two_forwards ? 2 : 1;
@@ -182,16 +188,13 @@ TEST(RandomCases, GradientsEqualThoseOfOrdinaryAutograd) {
   double worst[3] = {0, 0, 0};
   int exact_cases = 0;
   for (std::uint64_t i = 0; i < cases; ++i) {
-    Case c = random_case(seed + i);
-    c.options.executor = c.options.lanes == 2 ? executor2 : executor3;
+    const Case c = random_case(seed + i);
     SCOPED_TRACE("case " + std::to_string(i) + ": " + c.text());
-    Problem problem(c);
-    StackOptions stored = c.options;
-    stored.mode = Mode::stored;
-    stored.policies.clear();
+    Problem problem(c, c.plan.lanes == 2 ? executor2 : executor3);
+    const StackPlan stored = plan_of(Mode::stored, c.depth);
     const bool exact = c.options.arithmetic == Arithmetic::exact;
-    const auto expected = problem.gradients(stored, /*reference=*/!exact);
-    const auto got = problem.gradients(c.options, false);
+    const auto expected = problem.gradients(stored, c.options, /*reference=*/!exact);
+    const auto got = problem.gradients(c.plan, c.options, false);
     const double error = max_relative_error(expected, got);
     ASSERT_LE(error, tolerance(c.options.precision));
     worst[static_cast<int>(c.options.precision)] =
@@ -200,9 +203,9 @@ TEST(RandomCases, GradientsEqualThoseOfOrdinaryAutograd) {
     ++exact_cases;
     ASSERT_TRUE(bit_identical(expected, got));
     // Integer streams are fixed-point roundings of the float ones: the same network, nearly.
-    StackOptions floating = stored;
+    StackOptions floating = c.options;
     floating.arithmetic = Arithmetic::floating;
-    const double distance = max_relative_error(problem.gradients(floating, true), got);
+    const double distance = max_relative_error(problem.gradients(stored, floating, true), got);
     ASSERT_LE(distance, c.options.precision == Precision::bf16 ? 5e-2 : 1e-3);
   }
   std::cout << "worst relative error: fp32 " << worst[0] << ", bf16 " << worst[1] << ", fp64 "

@@ -28,7 +28,7 @@ at::Tensor input(std::uint64_t seed = 7) {
   return random_tensor({2, 4, 8}, at::kDouble, seed).requires_grad_(true);
 }
 
-StackOptions fp64(Mode mode) { return {.mode = mode, .precision = Precision::fp64}; }
+const StackOptions kDoubles{.precision = Precision::fp64};
 
 at::Tensor loss_of(const std::pair<at::Tensor, at::Tensor>& y) {
   return y.first.sin().sum().add(y.second.mul(y.second).sum());
@@ -47,7 +47,7 @@ INSTANTIATE_TEST_SUITE_P(Modes, StackContract, ::testing::ValuesIn(kModes),
                          [](const auto& mode) { return std::string(name(mode.param)); });
 
 TEST_P(StackContract, BackwardFillsGradAsGradReturnsIt) {
-  Stack stack(test_blocks(3, {}), fp64(GetParam()));
+  Stack stack(test_blocks(3, {}), GetParam(), kDoubles);
   const at::Tensor x = input();
   const auto expected = gradients(stack, x, true);
   const CallOptions call{.pass = std::make_shared<Pass>(3, 4)};
@@ -59,7 +59,7 @@ TEST_P(StackContract, BackwardFillsGradAsGradReturnsIt) {
 }
 
 TEST_P(StackContract, HooksOfParametersRunOnce) {
-  Stack stack(test_blocks(3, {}), fp64(GetParam()));
+  Stack stack(test_blocks(3, {}), GetParam(), kDoubles);
   const at::Tensor x = input();
   const auto expected = gradients(stack, x, true);
   auto parameters = stack->parameters();
@@ -78,7 +78,7 @@ TEST_P(StackContract, HooksOfParametersRunOnce) {
 }
 
 TEST_P(StackContract, RetainGraphAllowsASecondBackward) {
-  Stack stack(test_blocks(3, {.dropout = 0.2, .drop_path = 0.2}), fp64(GetParam()));
+  Stack stack(test_blocks(3, {.dropout = 0.2, .drop_path = 0.2}), GetParam(), kDoubles);
   const at::Tensor x = input();
   const auto expected = gradients(stack, x, true);
   auto wanted = stack->parameters();
@@ -93,7 +93,7 @@ TEST_P(StackContract, RetainGraphAllowsASecondBackward) {
 }
 
 TEST_P(StackContract, GradientOfAGradientIsRefused) {
-  Stack stack(test_blocks(2, {}), fp64(GetParam()));
+  Stack stack(test_blocks(2, {}), GetParam(), kDoubles);
   const at::Tensor x = input();
   const at::Tensor loss = loss_of(stack->forward(x, x));
   try {
@@ -105,7 +105,7 @@ TEST_P(StackContract, GradientOfAGradientIsRefused) {
 }
 
 TEST_P(StackContract, FrozenStackStillCarriesTheGradientOfItsInput) {
-  Stack stack(test_blocks(3, {}), fp64(GetParam()));
+  Stack stack(test_blocks(3, {}), GetParam(), kDoubles);
   for (auto& p : stack->parameters()) p.set_requires_grad(false);
   const at::Tensor x = input();
   const auto expected = torch::autograd::grad({loss_of(stack->reference(x, x))}, {x});
@@ -114,7 +114,7 @@ TEST_P(StackContract, FrozenStackStillCarriesTheGradientOfItsInput) {
 }
 
 TEST_P(StackContract, InputWithoutGradientTrainsParameters) {
-  Stack stack(test_blocks(3, {}), fp64(GetParam()));
+  Stack stack(test_blocks(3, {}), GetParam(), kDoubles);
   const at::Tensor x = input().detach();
   const auto expected =
       torch::autograd::grad({loss_of(stack->reference(x, x))}, stack->parameters());
@@ -125,16 +125,15 @@ TEST_P(StackContract, InputWithoutGradientTrainsParameters) {
 TEST_P(StackContract, BlocksReportTheirFinalGradientsFromTheTop) {
   auto blocks = test_blocks(4, {});
   blocks[3].f = blocks[1].f;  // shared: final only when block 1 is done
-  StackOptions options = fp64(GetParam());
   std::vector<int> order;
   std::vector<std::pair<at::Tensor, at::Tensor>> reported;
-  options.on_block_gradients = [&](const BlockGradients& block) {
+  Stack stack(std::move(blocks), GetParam(), kDoubles);
+  const Watch watch = stack->watch({.on_block_gradients = [&](const BlockGradients& block) {
     order.push_back(block.block);
     for (std::size_t i = 0; i < block.parameters.size(); ++i) {
       reported.emplace_back(block.parameters[i], block.gradients[i].clone());
     }
-  };
-  Stack stack(std::move(blocks), options);
+  }});
   const at::Tensor x = input();
   loss_of(stack->forward(x, x)).backward();
   EXPECT_EQ(order, (std::vector<int>{3, 2, 1, 0}));
@@ -143,21 +142,73 @@ TEST_P(StackContract, BlocksReportTheirFinalGradientsFromTheTop) {
 }
 
 TEST_P(StackContract, GradientsChangedInTheCallbackAreWhatParametersReceive) {
-  StackOptions options = fp64(GetParam());
-  Stack stack(test_blocks(2, {}), options);
+  Stack stack(test_blocks(2, {}), GetParam(), kDoubles);
   const at::Tensor x = input();
   const auto expected = gradients(stack, x, true);
-  options.on_block_gradients = [](const BlockGradients& block) {
+  const Watch watch = stack->watch({.on_block_gradients = [](const BlockGradients& block) {
     for (const auto& g : block.gradients) g.mul_(3.0);
-  };
-  stack->set_options(options);
+  }});
   const auto got = gradients(stack, x, false);
   EXPECT_LE(max_relative_error({expected[0].mul(3.0)}, {got[0]}), 1e-10);
   EXPECT_LE(max_relative_error({expected.back()}, {got.back()}), 1e-10);
 }
 
+TEST_P(StackContract, SeveralWatchAtOnceUntilTheirHandlesGo) {
+  Stack stack(test_blocks(2, {}), GetParam(), kDoubles);
+  const at::Tensor x = input();
+  std::atomic<int> blocks = 0, forwards = 0, backwards = 0, tasks = 0;
+  const auto step = [&] { loss_of(stack->forward(x, x)).backward(); };
+  Watch first = stack->watch({.on_block_gradients = [&](const BlockGradients&) { ++blocks; },
+                              .on_forward = [&](const Timeline&) { ++forwards; }});
+  {
+    const Watch second =
+        stack->watch({.on_block_gradients = [&](const BlockGradients&) { ++blocks; },
+                      .on_backward = [&](const TaskGraph&, const Timeline&) { ++backwards; },
+                      .on_task = [&] { ++tasks; }});
+    // A plan that changes does not end the watching.
+    stack->set_plan(plan_of(GetParam(), 2));
+    step();
+    EXPECT_EQ(blocks, 4);
+    EXPECT_EQ(forwards, 1);
+    EXPECT_EQ(backwards, 1);
+    EXPECT_GE(tasks, 2 * (4 + 4));
+  }
+  tasks = 0;
+  step();
+  EXPECT_EQ(blocks, 6);
+  EXPECT_EQ(backwards, 1);
+  EXPECT_EQ(tasks, 0);
+  Watch moved = std::move(first);
+  step();
+  EXPECT_EQ(blocks, 8);
+  moved.end();
+  step();
+  EXPECT_EQ(blocks, 8);
+}
+
+TEST_P(StackContract, ACallUnderWayKeepsItsPlanAndItsExecutor) {
+  struct Unwanted final : Executor {
+    int lanes() const override { return 2; }
+    void run(const TaskGraph&, const TaskBody&, Observer*) override {
+      throw std::logic_error("asked to run a call that began before");
+    }
+  };
+  Stack stack(test_blocks(3, {}), GetParam(), kDoubles);
+  const at::Tensor x = input();
+  const auto expected = gradients(stack, x, true);
+  auto wanted = stack->parameters();
+  wanted.push_back(x);
+  const auto y = stack->forward(x, x, {.pass = std::make_shared<Pass>(3, 4)});
+  stack->set_executor(std::make_shared<Unwanted>());
+  stack->set_plan(plan_of(Mode::pareprop, 3));
+  EXPECT_LE(max_relative_error(expected, torch::autograd::grad({loss_of(y)}, wanted)), 1e-10);
+  EXPECT_THROW(gradients(stack, x, false), std::logic_error);
+  stack->set_executor(nullptr);
+  EXPECT_LE(max_relative_error(expected, gradients(stack, x, false)), 1e-10);
+}
+
 TEST_P(StackContract, TheUsersGeneratorIsUntouchedAndRunsRepeat) {
-  Stack stack(test_blocks(3, {.dropout = 0.3, .drop_path = 0.3}), fp64(GetParam()));
+  Stack stack(test_blocks(3, {.dropout = 0.3, .drop_path = 0.3}), GetParam(), kDoubles);
   const at::Tensor x = input();
   const auto generator = at::detail::getDefaultCPUGenerator();
   const at::Tensor before = generator.get_state();
@@ -173,14 +224,14 @@ TEST_P(StackContract, TheUsersGeneratorIsUntouchedAndRunsRepeat) {
 }
 
 TEST_P(StackContract, CallsWithoutAPassDrawAnew) {
-  Stack stack(test_blocks(2, {.dropout = 0.5}), fp64(GetParam()));
+  Stack stack(test_blocks(2, {.dropout = 0.5}), GetParam(), kDoubles);
   const at::Tensor x = input();
   EXPECT_FALSE(stack->forward(x, x).first.equal(stack->forward(x, x).first));
 }
 
 TEST_P(StackContract, EvaluationKeepsNothing) {
   memory::install_caching_allocator();
-  Stack stack(test_blocks(6, {.dropout = 0.5}), fp64(GetParam()));
+  Stack stack(test_blocks(6, {.dropout = 0.5}), GetParam(), kDoubles);
   stack->eval();
   const at::Tensor x = input();
   c10::AutoGradMode no_graph(false);
@@ -202,9 +253,7 @@ TEST_P(StackContract, AnExceptionInABranchArrivesAndTheStackWorksAgain) {
                       if (*fail) throw std::domain_error("out of ink");
                       return inner(x, call);
                     });
-    StackOptions options = fp64(GetParam());
-    options.keep_tail = false;
-    Stack stack(std::move(blocks), options);
+    Stack stack(std::move(blocks), testing::without_tail(GetParam(), 3), kDoubles);
     const at::Tensor x = input();
     const auto expected = gradients(stack, x, true);
     *fail = true;
@@ -225,7 +274,7 @@ TEST_P(StackContract, NoThreadAndNoMemoryLeaksOverAThousandSteps) {
   auto threads = [] {
     return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {});
   };
-  Stack stack(test_blocks(2, {.width = 4, .dropout = 0.1}), fp64(GetParam()));
+  Stack stack(test_blocks(2, {.width = 4, .dropout = 0.1}), GetParam(), kDoubles);
   const at::Tensor x = random_tensor({1, 2, 4}, at::kDouble, 1).requires_grad_(true);
   auto step = [&] {
     loss_of(stack->forward(x, x)).backward();
@@ -242,14 +291,13 @@ TEST_P(StackContract, NoThreadAndNoMemoryLeaksOverAThousandSteps) {
 
 TEST_P(StackContract, TwoThreadsTrainTwoStacksThatShareAnExecutor) {
   const auto executor = std::make_shared<TorchCpuLanes>(2, 1);
-  StackOptions options = fp64(GetParam());
-  options.executor = executor;
   std::vector<std::thread> threads;
   std::atomic<int> wrong = 0;
   for (std::uint64_t t = 0; t < 3; ++t) {
     threads.emplace_back([&, t] {
       IntraOpThreads one(1);
-      Stack stack(test_blocks(3, {.dropout = 0.2}, 10 * t), options);
+      Stack stack(test_blocks(3, {.dropout = 0.2}, 10 * t), GetParam(), kDoubles);
+      stack->set_executor(executor);
       const at::Tensor x = input(t);
       const auto expected = gradients(stack, x, true);
       for (int i = 0; i < 20; ++i) {
@@ -267,11 +315,11 @@ TEST(StackContractBf16, BranchesReallyComputeInBf16AndEveryLinearGetsItsGradient
   for (bool plain : {false, true}) {
     BranchShape own = shape;
     own.plain_linear = plain;
-    Stack stack(test_blocks(3, own), {.mode = Mode::pareprop, .precision = Precision::bf16});
+    Stack stack(test_blocks(3, own), Mode::pareprop, {.precision = Precision::bf16});
     const auto low = gradients(stack, x, false);
     for (const auto& g : low) EXPECT_EQ(g.scalar_type(), at::kFloat);
     EXPECT_LE(max_relative_error(gradients(stack, x, true), low), 2e-2);
-    stack->set_options({.mode = Mode::pareprop});
+    stack->set_options({});
     const double distance = max_relative_error(gradients(stack, x, false), low);
     EXPECT_GT(distance, 1e-4) << "as exact as float32: was it bf16 at all?";
     EXPECT_LT(distance, 0.2);

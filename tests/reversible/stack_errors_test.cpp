@@ -22,17 +22,21 @@ using testing::test_blocks;
 
 const StackOptions kFp64{.precision = Precision::fp64};
 
-StackOptions with_mode(Mode mode) { return {.mode = mode, .precision = Precision::fp64}; }
-
 at::Tensor sum_of(const std::pair<at::Tensor, at::Tensor>& y) {
   return y.first.add(y.second).sum();
 }
 
 // A stack of three blocks whose branch `k` is replaced.
-Stack with_branch(int k, const Branch& branch, StackOptions options = kFp64) {
+Stack with_branch(int k, const Branch& branch, const StackPlan& plan,
+                  const StackOptions& options = kFp64) {
   auto blocks = test_blocks(3, {});
   (k % 2 == 0 ? blocks[std::size_t(k / 2)].f : blocks[std::size_t(k / 2)].g) = branch;
-  return Stack(std::move(blocks), std::move(options));
+  return Stack(std::move(blocks), plan, options);
+}
+
+Stack with_branch(int k, const Branch& branch, Mode mode = Mode::pareprop,
+                  const StackOptions& options = kFp64) {
+  return with_branch(k, branch, plan_of(mode, 3), options);
 }
 
 template <typename Action>
@@ -46,7 +50,7 @@ std::string message_of(Action action) {
 }
 
 TEST(StackErrors, StreamsMustMatch) {
-  Stack stack(test_blocks(2, {}), kFp64);
+  Stack stack(test_blocks(2, {}), Mode::pareprop, kFp64);
   const at::Tensor x = testing::small_input();
   auto error = [&](const at::Tensor& a, const at::Tensor& b) {
     return message_of([&] { stack->forward(a, b); });
@@ -57,7 +61,7 @@ TEST(StackErrors, StreamsMustMatch) {
   EXPECT_THAT(error(x, x.to(at::kMeta)), AllOf(HasSubstr("device"), HasSubstr("meta")));
   EXPECT_THAT(error(x, {}), HasSubstr("undefined"));
   EXPECT_THAT(error(x.to(at::kFloat), x.to(at::kFloat)), HasSubstr("Double streams"));
-  Stack half(test_blocks(2, {.dtype = at::kFloat}), {.precision = Precision::bf16});
+  Stack half(test_blocks(2, {.dtype = at::kFloat}), Mode::pareprop, {.precision = Precision::bf16});
   EXPECT_THAT(message_of([&] { half->forward(x.to(at::kBFloat16), x.to(at::kBFloat16)); }),
               AllOf(HasSubstr("Float streams"), HasSubstr("BFloat16")));
 }
@@ -88,15 +92,14 @@ TEST(StackErrors, BranchThatDoesNotComputeTheSameAgainIsNamedInEveryRecomputingM
     for (Arithmetic arithmetic : {Arithmetic::floating, Arithmetic::exact}) {
       for (int k = 0; k < 6; ++k) {
         auto count = std::make_shared<int>(0);
-        StackOptions options = with_mode(mode);
+        StackOptions options = kFp64;
         options.arithmetic = arithmetic;
-        options.keep_tail = false;
         Stack stack = with_branch(
             k,
             Branch(
                 [count](const at::Tensor& x, const BranchCall&) { return x.mul(0.1 * ++*count); },
                 {}),
-            options);
+            testing::without_tail(mode, 3), options);
         const at::Tensor x = testing::small_input();
         const at::Tensor loss = sum_of(stack->forward(x, x));
         // The topmost branch has nothing above it to compare with when block inputs are kept.
@@ -126,16 +129,59 @@ TEST(StackErrors, NegativeAndUnknownOptionsAreRefused) {
               AllOf(HasSubstr("'parepro'"), HasSubstr("pareprop"), HasSubstr("auto")));
   EXPECT_THAT(message_of([] { parse_policy("keep"); }),
               AllOf(HasSubstr("'keep'"), HasSubstr("anchor")));
-  EXPECT_THAT(
-      message_of([] { Stack(test_blocks(2, {}), StackOptions{.policies = {Policy::store}}); }),
-      AllOf(HasSubstr("2 blocks"), HasSubstr("got 1")));
-  EXPECT_THROW(Stack(test_blocks(2, {}), StackOptions{.lookahead = -1}), std::invalid_argument);
-  EXPECT_THROW(Stack(test_blocks(2, {}), StackOptions{.lanes = 4}), std::invalid_argument);
+  EXPECT_THAT(message_of([] { Stack(test_blocks(2, {}), StackPlan{.policies = {Policy::store}}); }),
+              AllOf(HasSubstr("2 blocks"), HasSubstr("got 1")));
+  EXPECT_THAT(message_of([] { Stack(test_blocks(2, {}), Mode::automatic); }),
+              HasSubstr("plan::Planner"));
+}
+
+TEST(StackErrors, PlansThatDoNotFitTheStackAreRefusedAndTheOldOneStays) {
+  Stack stack(test_blocks(2, {}), Mode::checkpoint, kFp64);
+  const StackPlan before = stack->plan();
+  const auto refused = [&](auto change) {
+    StackPlan plan = plan_of(Mode::pareprop, 2);
+    change(plan);
+    const std::string message = message_of([&] { stack->set_plan(plan); });
+    EXPECT_EQ(stack->plan(), before);
+    return message;
+  };
+  EXPECT_THAT(refused([](StackPlan& p) { p.policies.push_back(Policy::store); }),
+              AllOf(HasSubstr("2 blocks"), HasSubstr("got 3")));
+  EXPECT_THAT(refused([](StackPlan& p) { p.lookahead = -1; }), HasSubstr("lookahead"));
+  EXPECT_THAT(refused([](StackPlan& p) { p.deferred = -1; }), HasSubstr("deferred"));
+  EXPECT_THAT(refused([](StackPlan& p) { p.lanes = 4; }), HasSubstr("2 or 3 lanes, got 4"));
+  EXPECT_THAT(refused([](StackPlan& p) { p.lanes = 1; }), HasSubstr("2 or 3 lanes, got 1"));
+  EXPECT_THAT(refused([](StackPlan& p) { p.tail = 5; }), HasSubstr("0 to 4 branches, got 5"));
+  const at::Tensor x = testing::small_input();
+  EXPECT_EQ(message_of([&] { sum_of(stack->forward(x, x)).backward(); }), "no error");
+}
+
+TEST(StackErrors, ObserversThatThrowAreNamedAndTheStackWorksAgain) {
+  const at::Tensor x = testing::small_input();
+  const auto fail = [](const auto&...) { throw std::domain_error("out of ink"); };
+  const std::vector<std::pair<std::string, StackObserver>> observers = {
+      {"on_block_gradients", {.on_block_gradients = fail}},
+      {"on_forward", {.on_forward = fail}},
+      {"on_backward", {.on_backward = fail}},
+      {"on_task", {.on_task = fail}}};
+  for (Mode mode : {Mode::stored, Mode::reprop, Mode::pareprop}) {
+    for (const auto& [function, observer] : observers) {
+      Stack stack(test_blocks(3, {}), mode, kFp64);
+      const auto step = [&] {
+        return message_of([&] { sum_of(stack->forward(x, x)).backward(); });
+      };
+      {
+        const Watch watch = stack->watch(observer);
+        EXPECT_THAT(step(), AllOf(HasSubstr(function), HasSubstr("out of ink"))) << name(mode);
+      }
+      EXPECT_EQ(step(), "no error") << name(mode) << " " << function;
+    }
+  }
 }
 
 TEST(StackErrors, ParametersChangedAfterTheForwardPassAreNamed) {
   for (Mode mode : {Mode::stored, Mode::checkpoint, Mode::reprop, Mode::pareprop}) {
-    Stack stack(test_blocks(3, {}), with_mode(mode));
+    Stack stack(test_blocks(3, {}), mode, kFp64);
     const at::Tensor x = testing::small_input();
     const at::Tensor loss = sum_of(stack->forward(x, x));
     auto parameters = stack->named_parameters();
@@ -153,11 +199,9 @@ TEST(StackErrors, ParametersChangedAfterTheForwardPassAreNamed) {
 }
 
 TEST(StackErrors, OutputsAndExtraArgumentsChangedAfterTheForwardPassAreNamed) {
-  Stack stack(test_blocks(3, {}), kFp64);
+  Stack stack(test_blocks(3, {}), Mode::pareprop, kFp64);
   const at::Tensor x = testing::small_input();
-  StackOptions options = kFp64;
-  options.keep_tail = false;
-  stack->set_options(options);
+  stack->set_plan(testing::without_tail(Mode::pareprop, 3));
   {
     auto [y1, y2] = stack->forward(x, x);
     const at::Tensor loss = y1.mul(y2).sum();
@@ -186,12 +230,12 @@ TEST(StackErrors, AParameterWithoutGradientIsNamed) {
         with_branch(2,
                     Branch([used](const at::Tensor& x, const BranchCall&) { return x.mul(used); },
                            {used, unused}),
-                    with_mode(mode));
+                    mode);
     const at::Tensor x = testing::small_input();
     EXPECT_THAT(
         message_of([&] { sum_of(stack->forward(x, x)).backward(); }),
         AllOf(HasSubstr("block 1, branch F"), HasSubstr("parameter 1"), HasSubstr("no gradient")));
-    StackOptions lenient = with_mode(mode);
+    StackOptions lenient = kFp64;
     lenient.allow_unused_parameters = true;
     stack->set_options(lenient);
     EXPECT_EQ(message_of([&] { sum_of(stack->forward(x, x)).backward(); }), "no error");
@@ -204,7 +248,7 @@ TEST(StackErrors, ATensorThatIsNoDeclaredParameterIsNamed) {
     const at::Tensor hidden = random_tensor({8}, at::kDouble, 1).requires_grad_(true);
     Stack stack = with_branch(
         1, Branch([hidden](const at::Tensor& x, const BranchCall&) { return x.mul(hidden); }, {}),
-        with_mode(mode));
+        mode);
     const at::Tensor x = testing::small_input();
     EXPECT_THAT(message_of([&] { sum_of(stack->forward(x, x)).backward(); }),
                 AllOf(HasSubstr("block 0, branch G"), HasSubstr("would be lost")));
@@ -241,14 +285,14 @@ TEST(StackErrors, ValuesThatDoNotFitExactStreamsAreNamed) {
   for (double value : {1e9, std::numeric_limits<double>::quiet_NaN()}) {
     Stack stack = with_branch(
         3, Branch([value](const at::Tensor& x, const BranchCall&) { return x.add(value); }, {}),
-        exact);
+        Mode::pareprop, exact);
     EXPECT_THAT(message_of([&] { stack->forward(testing::small_input(), testing::small_input()); }),
                 AllOf(HasSubstr("block 1, branch G"), HasSubstr("fraction")));
     const at::Tensor x = testing::small_input().detach().add(value);
     EXPECT_THAT(message_of([&] { stack->forward(x, x); }), HasSubstr("input x1"));
   }
   EXPECT_THROW(StreamArithmetic(Arithmetic::exact, at::kFloat, 40), std::invalid_argument);
-  Stack stack(test_blocks(1, {}), exact);
+  Stack stack(test_blocks(1, {}), Mode::pareprop, exact);
   EXPECT_THAT(message_of([&] { stack->reference(testing::small_input(), testing::small_input()); }),
               HasSubstr("stored"));
 }
@@ -258,7 +302,7 @@ TEST(StackErrors, AMissingExtraArgumentIsNamed) {
       [](const at::Tensor& x, const BranchCall& call) { return x.mul(call.extras[1]); }, {});
   const at::Tensor x = testing::small_input(), bias = random_tensor({8}, at::kDouble, 3);
   for (Mode mode : {Mode::stored, Mode::checkpoint, Mode::reprop, Mode::pareprop}) {
-    Stack stack = with_branch(3, biased, with_mode(mode));
+    Stack stack = with_branch(3, biased, mode);
     const auto missing = AllOf(HasSubstr("block 1, branch G"), HasSubstr("extra argument 1"),
                                HasSubstr("CallOptions::extras"));
     EXPECT_THAT(message_of([&] { stack->forward(x, x); }), missing);
@@ -276,14 +320,13 @@ TEST(StackErrors, LeaveTheStackUsable) {
   for (Mode mode : {Mode::stored, Mode::checkpoint, Mode::reprop, Mode::pareprop}) {
     for (Arithmetic arithmetic : {Arithmetic::floating, Arithmetic::exact}) {
       auto wrong = std::make_shared<double>(0.0);
-      StackOptions options = with_mode(mode);
+      StackOptions options = kFp64;
       options.arithmetic = arithmetic;
-      options.keep_tail = false;
       Stack stack = with_branch(
           2,
           Branch([wrong](const at::Tensor& in, const BranchCall&) { return in.mul(0.1 + *wrong); },
                  {}),
-          options);
+          testing::without_tail(mode, 3), options);
       const auto gradients = [&] {
         stack->zero_grad();
         sum_of(stack->forward(x, x)).backward();
@@ -333,14 +376,14 @@ TEST(Stack, TakesSequentialsAsBranches) {
     return layers;
   };
   const at::Tensor x = testing::small_input();
-  Stack stack({{made(), made()}, {made(), made()}}, kFp64);
+  Stack stack({{made(), made()}, {made(), made()}}, Mode::pareprop, kFp64);
   EXPECT_EQ(stack->parameters().size(), 24u);
   EXPECT_TRUE(stack->named_parameters().contains("1.g.3.weight"));
   sum_of(stack->reference(x, x)).backward();
   std::vector<at::Tensor> expected;
   for (const at::Tensor& p : stack->parameters()) expected.push_back(p.grad().clone());
   for (Mode mode : {Mode::stored, Mode::checkpoint, Mode::reprop, Mode::pareprop}) {
-    stack->set_options(with_mode(mode));
+    stack->set_plan(plan_of(mode, 2));
     stack->zero_grad();
     sum_of(stack->forward(x, x)).backward();
     for (std::size_t i = 0; i < expected.size(); ++i) {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "pareprop/graph/stack_plan.h"
 #include "pareprop/reversible/branch.h"
 
 namespace pareprop::testing {
@@ -49,5 +50,12 @@ std::vector<Block> test_blocks(int depth, const BranchShape& shape, std::uint64_
 at::Tensor random_tensor(at::IntArrayRef sizes, at::ScalarType dtype, std::uint64_t seed);
 // 2 x 4 x 8 of them in double, which want a gradient.
 at::Tensor small_input();
+
+// A mode's plan in which no branch keeps its tape but by its policy.
+inline StackPlan without_tail(Mode mode, int depth) {
+  StackPlan plan = plan_of(mode, depth);
+  plan.tail = 0;
+  return plan;
+}
 
 }  // namespace pareprop::testing

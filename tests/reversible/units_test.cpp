@@ -1,12 +1,10 @@
-// The small parts of the engine on their own: stream arithmetic, drift probe, gradient slots,
-// tuner.
+// The small parts of the engine on their own: stream arithmetic, drift probe, gradient slots.
 
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
 #include <thread>
 
-#include "pareprop/reversible/auto_tuner.h"
 #include "pareprop/reversible/drift.h"
 #include "pareprop/reversible/gradient_slots.h"
 #include "pareprop/reversible/stream_arithmetic.h"
@@ -89,24 +87,6 @@ TEST(GradientSlots, SumsInTheOrderOfBranchesWhateverComesFirst) {
   EXPECT_EQ(expected, ((1e8f + 1.0f) + -1e8f) + 1.0f);
   EXPECT_EQ(run({0, 1, 2, 3}), expected);
   EXPECT_EQ(run({2, 0, 3, 1}), expected);
-}
-
-TEST(AutoTuner, KeepsTheFasterKindAndStoresWhatFits) {
-  AutoTuner tuner;
-  const StackOptions asked{.mode = Mode::automatic, .tape_budget = 350};
-  int trials = 0;
-  while (!tuner.decided()) {
-    const StackOptions used = tuner.next(asked, 8);
-    ASSERT_TRUE(used.mode == Mode::reprop || used.mode == Mode::pareprop);
-    tuner.observe(used, used.mode == Mode::pareprop ? 1.0 : 2.0,
-                  used.mode == Mode::reprop ? 100 : 0);
-    ASSERT_LT(++trials, 20);
-  }
-  const StackOptions chosen = tuner.next(asked, 8);
-  EXPECT_EQ(chosen.mode, Mode::pareprop);
-  EXPECT_EQ(std::count(chosen.policies.begin(), chosen.policies.end(), Policy::store), 3);
-  EXPECT_EQ(chosen.policies.back(), Policy::store);
-  EXPECT_EQ(chosen.policies.front(), Policy::reverse);
 }
 
 TEST(IntraOpThreads, IsOfOneThreadOnly) {

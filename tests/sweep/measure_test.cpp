@@ -38,10 +38,10 @@ TEST(Measure, APlanRunsWithItsPolicies) {
   memory::install_caching_allocator();
   const auto model = models::make_model("vit_digits", {.depths = {6}});
   const auto planned = [](int stored, std::int64_t budget) {
-    plan::StepPlan step{.mode = Mode::reprop,
-                        .policies = {std::vector<Policy>(6, Policy::reverse)}};
-    std::fill_n(step.policies[0].rbegin(), stored, Policy::store);
-    if (stored > 0) step.policies[0].back() = Policy::products;
+    StepPlan step = plan_of(Mode::reprop, std::vector<int>{6});
+    std::vector<Policy>& policies = step.stacks[0].policies;
+    std::fill_n(policies.rbegin(), stored, Policy::store);
+    if (stored > 0) policies.back() = Policy::products;
     return BudgetedPlan{budget, step};
   };
   const auto rows = measure(*model, {.modes = {Mode::stored, Mode::reprop},

@@ -28,7 +28,16 @@ TEST(Verify, HoldsForEveryModePrecisionAndArithmeticAtOddAndEvenDepths) {
         for (const char* family :
              {"vit_tiny", "swin_cifar", "mvit_tiny", "mvit_cifar", "roberta_base"}) {
           auto model = small(family, depth, precision);
-          const auto rows = verify(*model, {.precision = precision, .arithmetic = arithmetic});
+          // Every policy, from the lowest block on, in lanes.
+          StepPlan mixed = model->plan_of(Mode::pareprop);
+          std::size_t block = 0;
+          for (StackPlan& stack : mixed.stacks) {
+            for (Policy& policy : stack.policies) policy = kPolicies[block++ % kPolicies.size()];
+          }
+          const StepPlan before = model->plan();
+          const auto rows =
+              verify(*model, {.plans = {mixed}, .precision = precision, .arithmetic = arithmetic});
+          EXPECT_EQ(model->plan(), before);
           ASSERT_EQ(rows.size(), 5u);
           for (const VerifyRow& row : rows) {
             EXPECT_TRUE(row.holds) << family << " " << name(row.mode) << " " << name(precision)

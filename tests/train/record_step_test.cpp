@@ -38,7 +38,7 @@ class TraceStep : public ::testing::Test {
 TEST_F(TraceStep, HasEveryTaskOfEveryStackOnOneClock) {
   const auto model = small_swin();
   ASSERT_EQ(model->stacks().size(), 2U);
-  const StepTrace trace = trace_step(*model, {.batch = 2, .steps = 2}).trace;
+  const StepTrace trace = record_step(*model, {.batch = 2, .steps = 2}).trace;
   auto found = counts(trace);
   EXPECT_EQ(found[StepKind::data], 1);
   EXPECT_EQ(found[StepKind::forward], 2 * 5 + 3);
@@ -66,7 +66,7 @@ TEST_F(TraceStep, HasEveryTaskOfEveryStackOnOneClock) {
 
 TEST_F(TraceStep, WhatIsRecoveredAheadBelongsToTheStageBelow) {
   const auto model = small_swin();
-  const StepTrace trace = trace_step(*model, {.batch = 2, .steps = 1}).trace;
+  const StepTrace trace = record_step(*model, {.batch = 2, .steps = 1}).trace;
   const auto upper = std::find_if(trace.runs.begin(), trace.runs.end(), [](const StackRun& run) {
     return run.backward && run.stack == 1;
   });
@@ -79,7 +79,7 @@ TEST_F(TraceStep, WhatIsRecoveredAheadBelongsToTheStageBelow) {
 
 TEST_F(TraceStep, MemoryIsSampledFromBeginningToEnd) {
   const auto model = small_swin();
-  const TracedStep traced = trace_step(*model, {.batch = 4, .steps = 2});
+  const RecordedStep traced = record_step(*model, {.batch = 4, .steps = 2});
   const StepTrace& trace = traced.trace;
   ASSERT_EQ(trace.tags.size(), memory::kTags);
   ASSERT_GT(trace.samples.size(), 2U * 20U);  // at both ends of every task, and between
@@ -109,16 +109,17 @@ std::set<int> lanes_of_tasks(const StepTrace& trace) {
 TEST_F(TraceStep, OnlyOverlappingModesRecoverBesideAGradient) {
   const auto model = small_swin();
   for (const Mode mode : {Mode::stored, Mode::checkpoint, Mode::reprop}) {
-    const StepTrace trace = trace_step(*model, {.mode = mode, .batch = 2, .steps = 1}).trace;
+    const StepTrace trace =
+        record_step(*model, {.plan = model->plan_of(mode), .batch = 2, .steps = 1}).trace;
     const StepSummary summary = summarise(trace);
     EXPECT_EQ(summary.overlap.recover > 0.0, mode != Mode::stored) << pareprop::name(mode);
     EXPECT_EQ(summary.overlap.beside, 0.0) << pareprop::name(mode);
     EXPECT_EQ(lanes_of_tasks(trace).size(), 1U) << pareprop::name(mode);
   }
-  StepTrace trace = trace_step(*model, {.batch = 8, .steps = 2}).trace;
+  StepTrace trace = record_step(*model, {.batch = 8, .steps = 2}).trace;
   // A lane may be so slow to wake that the other has done it all.
   for (int i = 0; i < 20 && lanes_of_tasks(trace).size() < 2; ++i) {
-    trace = trace_step(*model, {.batch = 8, .steps = 2}).trace;
+    trace = record_step(*model, {.batch = 8, .steps = 2}).trace;
   }
   EXPECT_EQ(lanes_of_tasks(trace).size(), 2U);
   const Overlap overlap = summarise(trace).overlap;
@@ -127,21 +128,16 @@ TEST_F(TraceStep, OnlyOverlappingModesRecoverBesideAGradient) {
   EXPECT_LE(overlap.share(), 1.0);
 }
 
-TEST_F(TraceStep, AutoHasChosenBefore) {
+TEST_F(TraceStep, LeavesThePlanAsItWas) {
   const auto model = small_swin();
-  const StepTrace trace =
-      trace_step(*model, {.mode = Mode::automatic, .batch = 2, .steps = 1}).trace;
-  for (const Stack& stack : model->stacks()) {
-    const StackOptions chosen = stack->chosen_options();
-    const auto stored = std::count(chosen.policies.begin(), chosen.policies.end(), Policy::store);
-    EXPECT_EQ(stored, stack->depth());  // there is memory enough
-  }
-  EXPECT_EQ(counts(trace)[StepKind::recover], 0);
+  model->set_mode(Mode::checkpoint);
+  record_step(*model, {.plan = model->plan_of(Mode::stored), .batch = 2, .steps = 1});
+  EXPECT_EQ(model->plan(), model->plan_of(Mode::checkpoint));
 }
 
 TEST_F(TraceStep, APlainNetworkHasItsPassesWhole) {
   const auto model = small_swin(/*plain=*/true);
-  const StepTrace trace = trace_step(*model, {.mode = Mode::stored, .batch = 2, .steps = 1}).trace;
+  const StepTrace trace = record_step(*model, {.batch = 2, .steps = 1}).trace;
   EXPECT_EQ(trace.stacks, 0);
   EXPECT_TRUE(has(trace, "forward"));
   EXPECT_TRUE(has(trace, "backward"));
@@ -150,9 +146,12 @@ TEST_F(TraceStep, APlainNetworkHasItsPassesWhole) {
 
 TEST_F(TraceStep, RefusesWhatCannotBe) {
   const auto model = small_swin();
-  EXPECT_THROW(trace_step(*model, {.steps = 0}), std::invalid_argument);
-  EXPECT_THROW(trace_step(*model, {.batch = 0}), std::invalid_argument);
-  EXPECT_THROW(trace_step(*small_swin(true), {.mode = Mode::pareprop}), std::invalid_argument);
+  EXPECT_THROW(record_step(*model, {.steps = 0}), std::invalid_argument);
+  EXPECT_THROW(record_step(*model, {.batch = 0}), std::invalid_argument);
+  const auto plain = small_swin(true);
+  EXPECT_THROW(record_step(*plain, {.plan = plain->plan_of(Mode::pareprop)}),
+               std::invalid_argument);
+  EXPECT_THROW(record_step(*model, {.plan = StepPlan{}}), std::invalid_argument);
 }
 
 }  // namespace

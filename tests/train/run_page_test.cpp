@@ -28,8 +28,7 @@ TrainResult example() {
                         {.step = 40, .loss = 0.3125, .accuracy = 0.973}};
   result.memory.peak = {1 << 20, 2 << 20, 3 << 20, 4 << 20, 5 << 20, 6 << 20};
   result.memory.total_peak = 18 << 20;
-  result.stacks.resize(2);
-  result.stacks[0].mode = Mode::reprop;
+  result.stacks = {plan_of(Mode::reprop, 4), plan_of(Mode::pareprop, 2)};
   result.stacks[0].policies = {Policy::reverse, Policy::reverse, Policy::store, Policy::products};
   return result;
 }

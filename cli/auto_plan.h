@@ -1,0 +1,20 @@
+#pragma once
+
+#include "cli/model_flags.h"
+#include "pareprop/plan/planner.h"
+
+namespace pareprop::cli {
+
+// Plans for the network that the flags name: what mode `auto` means in commands that have no run.
+plan::Planner make_planner(const ModelFlags& network, const plan::StepShape& shape);
+
+// The fastest plan for what is free. `model` is the network itself: a few of its steps are timed
+// where storing everything does not fit. Throws std::invalid_argument when nothing fits.
+StepPlan plan_for_free_memory(const ModelFlags& network, const plan::StepShape& shape,
+                              models::Model& model);
+
+// A plan for half of the bytes between the leanest and stored training: some blocks are stored and
+// others are not, so that whoever compares gradients sees a mixture.
+StepPlan plan_of_a_mixture(const ModelFlags& network, const plan::StepShape& shape);
+
+}  // namespace pareprop::cli

@@ -1,0 +1,89 @@
+#include "pareprop/graph/stack_plan.h"
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+
+namespace pareprop {
+
+bool StepPlan::overlaps() const {
+  return std::any_of(stacks.begin(), stacks.end(), [](const StackPlan& s) { return s.overlap; });
+}
+
+namespace {
+
+bool all_blocks_are(const StepPlan& plan, Policy wanted) {
+  return std::all_of(plan.stacks.begin(), plan.stacks.end(), [&](const StackPlan& stack) {
+    return std::all_of(stack.policies.begin(), stack.policies.end(),
+                       [&](Policy policy) { return policy == wanted; });
+  });
+}
+
+}  // namespace
+
+bool StepPlan::stores_all() const {
+  return !recompute_between && all_blocks_are(*this, Policy::store);
+}
+
+Mode nearest_mode(const StepPlan& plan) {
+  if (plan.stores_all()) return Mode::stored;
+  if (plan.overlaps()) return Mode::pareprop;
+  return all_blocks_are(plan, Policy::checkpoint) ? Mode::checkpoint : Mode::reprop;
+}
+
+StackPlan plan_of(Mode mode, int depth) {
+  if (mode == Mode::automatic) {
+    throw std::invalid_argument(
+        "mode auto is not one plan: ask plan::Planner for the plan that fits a number of bytes, "
+        "and give that to the stack; or choose stored, checkpoint, reprop or pareprop");
+  }
+  const Policy policy = mode == Mode::stored       ? Policy::store
+                        : mode == Mode::checkpoint ? Policy::checkpoint
+                                                   : Policy::reverse;
+  return {.policies = std::vector<Policy>(static_cast<std::size_t>(depth), policy),
+          .overlap = mode == Mode::pareprop};
+}
+
+namespace {
+
+void only_the_last_keeps_a_tail(StepPlan& plan) {
+  for (std::size_t i = 0; i + 1 < plan.stacks.size(); ++i) plan.stacks[i].tail = 0;
+}
+
+}  // namespace
+
+StepPlan plan_of(Mode mode, const std::vector<int>& depths) {
+  StepPlan plan{.recompute_between = mode == Mode::checkpoint};
+  for (const int depth : depths) plan.stacks.push_back(plan_of(mode, depth));
+  only_the_last_keeps_a_tail(plan);
+  return plan;
+}
+
+StepPlan uniform_plan(Policy policy, bool overlap, const std::vector<int>& depths) {
+  StepPlan plan;
+  for (const int depth : depths) {
+    plan.stacks.push_back({.policies = std::vector<Policy>(static_cast<std::size_t>(depth), policy),
+                           .overlap = overlap});
+  }
+  only_the_last_keeps_a_tail(plan);
+  return plan;
+}
+
+void check_plan(const StackPlan& plan, int depth) {
+  const auto fail = [](const std::string& expected, int got) {
+    throw std::invalid_argument("stack plan: expected " + expected + ", got " +
+                                std::to_string(got));
+  };
+  if (static_cast<int>(plan.policies.size()) != depth) {
+    fail("one policy for each of " + std::to_string(depth) + " blocks",
+         static_cast<int>(plan.policies.size()));
+  }
+  if (plan.lookahead < 0) fail("a lookahead of 0 or more branches", plan.lookahead);
+  if (plan.deferred < 0) fail("0 or more deferred branches", plan.deferred);
+  if (plan.lanes < 2 || plan.lanes > 3) fail("2 or 3 lanes", plan.lanes);
+  if (plan.tail && (*plan.tail < 0 || *plan.tail > 2 * depth)) {
+    fail("a tail of 0 to " + std::to_string(2 * depth) + " branches", *plan.tail);
+  }
+}
+
+}  // namespace pareprop

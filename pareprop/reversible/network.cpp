@@ -1,0 +1,124 @@
+#include "pareprop/reversible/network.h"
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "pareprop/memory/caching_allocator.h"
+#include "pareprop/reversible/torch_lanes.h"
+
+namespace pareprop {
+
+std::vector<int> Network::depths() const {
+  std::vector<int> depths;
+  for (const Stack& stack : stacks()) depths.push_back(stack->depth());
+  return depths;
+}
+
+void Network::check_step_plan(const StepPlan& plan) const {
+  const std::vector<int> parts = depths();
+  if (plan.stacks.size() != parts.size()) {
+    throw std::invalid_argument("step plan: expected a plan for each of " +
+                                std::to_string(parts.size()) + " stacks, got " +
+                                std::to_string(plan.stacks.size()));
+  }
+  for (std::size_t i = 0; i < parts.size(); ++i) check_plan(plan.stacks[i], parts[i]);
+}
+
+StepPlan Network::plan() const {
+  StepPlan plan{.recompute_between = recompute_between_};
+  for (const Stack& stack : stacks()) plan.stacks.push_back(stack->plan());
+  return plan;
+}
+
+void Network::set_plan(const StepPlan& plan) {
+  check_step_plan(plan);
+  share_executors();
+  recompute_between_ = plan.recompute_between;
+  for (std::size_t i = 0; i < stacks().size(); ++i) {
+    Stack stack = stacks()[i];
+    stack->set_plan(plan.stacks[i]);
+  }
+}
+
+void Network::set_options(const StackOptions& options) {
+  options_ = options;
+  for (Stack stack : stacks()) stack->set_options(options);
+}
+
+void Network::set_executor(std::shared_ptr<Executor> executor) {
+  executor_ = std::move(executor);
+  executors_ = nullptr;
+  share_executors();
+}
+
+void Network::share_executors() {
+  if (executors_) return;
+  executors_ = std::make_shared<Executors>(executor_);
+  for (Stack stack : stacks()) stack->set_executors(executors_);
+}
+
+void Network::set_reference(bool reference) {
+  for (Stack stack : stacks()) stack->set_reference(reference);
+}
+
+DriftReport Network::drift() const {
+  DriftReport worst;
+  for (const Stack& stack : stacks()) {
+    const DriftReport own = stack->drift();
+    if (worst.worst_branch < 0 || !(own.worst <= worst.worst)) worst = own;
+  }
+  return worst;
+}
+
+TaggedGradients::TaggedGradients(const std::vector<at::Tensor>& weights) {
+  for (const at::Tensor& weight : weights) {
+    if (!weight.requires_grad()) continue;
+    const unsigned hook = weight.register_hook([](const at::Tensor& gradient) {
+      memory::retag(gradient.storage().data_ptr(), memory::Tag::gradients);
+    });
+    hooks_.emplace_back(weight, hook);
+  }
+}
+
+TaggedGradients::~TaggedGradients() {
+  for (const auto& [weight, hook] : hooks_) weight.remove_hook(hook);
+}
+
+StackNetwork::StackNetwork(std::vector<Stack> stacks, std::vector<at::Tensor> weights, Step step)
+    : stacks_(std::move(stacks)),
+      weights_(std::move(weights)),
+      step_(std::move(step)),
+      tagged_(weights_) {
+  if (!step_) throw std::invalid_argument("stack network: expected a function that runs one step");
+}
+
+void StackNetwork::step(std::int64_t samples, const std::shared_ptr<Pass>& pass) {
+  step_(samples, pass);
+  const bool any = std::any_of(weights_.begin(), weights_.end(),
+                               [](const at::Tensor& weight) { return weight.grad().defined(); });
+  if (!any) {
+    throw std::runtime_error(
+        "stack network: the step left no gradient in any weight; expected it to end with "
+        "loss.backward()");
+  }
+}
+
+NetworkRestored::NetworkRestored(Network& network)
+    : network_(network),
+      plan_(network.plan()),
+      options_(network.options()),
+      executor_(network.executor()) {}
+
+NetworkRestored::~NetworkRestored() {
+  network_.set_executor(executor_);
+  network_.set_options(options_);
+  network_.set_plan(plan_);
+}
+
+void drop_gradients(const Network& network) {
+  for (at::Tensor& weight : network.weights()) weight.mutable_grad().reset();
+}
+
+}  // namespace pareprop
