@@ -76,6 +76,12 @@ void reset_peaks() {
   activation.reset_peak();
 }
 
+PeaksKept::~PeaksKept() {
+  for (std::size_t i = 0; i < kTags; ++i) tags[i].peak.store(before_.peak[i]);
+  total.peak.store(before_.total_peak);
+  activation.peak.store(before_.activation_peak);
+}
+
 namespace detail {
 
 void count(Tag tag, std::int64_t bytes) {

@@ -45,6 +45,19 @@ struct Usage {
 Usage usage();
 void reset_peaks();
 
+// Peaks are again what they were when it goes: for memory that was taken and given back meanwhile,
+// and should not count. REQUIRES: no other thread allocates.
+class PeaksKept {
+ public:
+  PeaksKept() : before_(usage()) {}
+  ~PeaksKept();
+  PeaksKept(const PeaksKept&) = delete;
+  PeaksKept& operator=(const PeaksKept&) = delete;
+
+ private:
+  const Usage before_;
+};
+
 namespace detail {
 void count(Tag tag, std::int64_t bytes);  // negative bytes: released
 // Live bytes change their tag. Not two calls of count(): the total, which does not change, would

@@ -8,6 +8,7 @@
 
 #include "pareprop/memory/meta_meter.h"
 #include "pareprop/ops/mac_counter.h"
+#include "pareprop/ops/meta_kernels.h"
 #include "pareprop/ops/product_scratch.h"
 
 namespace pareprop::plan {
@@ -74,6 +75,7 @@ StepPlan step_plan(const Choice& choice, bool recompute_between) {
 
 DryStep::DryStep(const MakeNetwork& make, const StepShape& shape) : shape_(shape) {
   memory::install_meta_meter();
+  install_meta_kernels();
   const memory::Usage before = memory::usage();
   network_ = make();
   for (const at::Tensor& weight : network_->weights()) {
