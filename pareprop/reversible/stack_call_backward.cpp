@@ -75,14 +75,13 @@ std::vector<at::Tensor> StackCall::backward(at::Tensor dy1, at::Tensor dy2, bool
   below_ = overlap() ? pass_->call(position_ - 1) : nullptr;
   if (below_ && (below_->ready_ > 0 || !below_->begin_recovery(keep))) below_ = nullptr;
 
-  const ScheduleOptions schedule{.overlap = overlap() && executor.lanes() > 1,
-                                 .lookahead = options_.lookahead,
-                                 .deferred = options_.deferred,
-                                 .lanes = std::min(std::max(executor.lanes(), 2), options_.lanes),
-                                 // On the meta device as on the CPU, for which it stands.
-                                 .assignment = device_.is_cpu() || device_.is_meta()
-                                                   ? LaneAssignment::by_kind
-                                                   : LaneAssignment::by_block};
+  const ScheduleOptions schedule{
+      .overlap = overlap() && executor.lanes() > 1,
+      .lookahead = options_.lookahead,
+      .deferred = options_.deferred,
+      .lanes = std::min(std::max(executor.lanes(), 2), options_.lanes),
+      // On the meta device as on the CPU, for which it stands.
+      .rule = device_.is_cpu() || device_.is_meta() ? LaneRule::any : LaneRule::fixed};
   deferring_ = schedule.overlap && schedule.deferred > 0;
   const TaskGraph graph =
       backward_schedule(plan_, schedule, ready_, below_ ? &below_->plan_ : nullptr);
