@@ -20,7 +20,7 @@ endif()
 set(PAREPROP_WARNINGS -Wall -Wextra -Werror -Wshadow -Wnon-virtual-dtor -Wunused)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   # False alarms of gcc 12 on "literal" + std::string at -O2 and above (gcc bug 105651).
-  list(APPEND PAREPROP_WARNINGS -Wno-restrict -Wno-stringop-overflow)
+  list(APPEND PAREPROP_WARNINGS -Wno-restrict)
 endif()
 
 # Most of the time of a file goes into headers and their templates, which files that are compiled together

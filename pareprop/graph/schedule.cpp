@@ -35,27 +35,32 @@ class Builder {
       add_gradient(s);
       if (deferred()) add_weight_gradient(s);
     }
-    return std::move(graph_);
+    TaskGraph graph = any_lane() ? TaskGraph(LaneRule::any, busy_lanes()) : TaskGraph();
+    for (Task& task : tasks_) graph.add(std::move(task));
+    return graph;
   }
 
  private:
   bool deferred() const { return options_.overlap && options_.deferred > 0; }
   int branch(int s) const { return steps_ - 1 - s; }
 
-  // Whichever CPU lane is free takes the next task: given to lanes by kind, one of two waited for a
-  // twelfth of the time (vit_base), mostly for a weight gradient that the other had begun while its
-  // own next gradient was ready.
-  bool movable() const {
-    return options_.overlap && options_.assignment == LaneAssignment::by_kind;
+  // With recovery on one lane and gradients on the other, one of two waited for a twelfth of the
+  // time (vit_base), mostly for a weight gradient that the other had begun while its own next
+  // gradient was ready.
+  bool any_lane() const { return options_.overlap && options_.rule == LaneRule::any; }
+
+  // Gradients fill one lane and recovery another; weight gradients fill a third, or those of
+  // several blocks a second. One that nothing fills would take threads from the others.
+  int busy_lanes() const {
+    if (deferred() && steps_ > 0 && options_.lanes > 2) return options_.lanes;
+    return last_recover_ >= 0 || (deferred() && plan_.depth() > 1) ? 2 : 1;
   }
 
-  int lane(TaskKind kind, int k) const {
-    if (!options_.overlap) return 0;
-    if (options_.assignment == LaneAssignment::by_block) return (k / 2) % 2;
-    if (kind == TaskKind::recover) return 1;
-    if (kind == TaskKind::gradient) return 0;
-    // Tasks move, so this only says how many lanes there are.
-    return options_.lanes > 2 ? 2 : (k / 2) % 2;
+  int lane(int k) const { return options_.overlap && !any_lane() ? (k / 2) % 2 : 0; }
+
+  int add(Task task) {
+    tasks_.push_back(std::move(task));
+    return static_cast<int>(tasks_.size()) - 1;
   }
 
   static void need(Task& task, const std::vector<int>& of, int s) {
@@ -78,13 +83,10 @@ class Builder {
   void add_recover(int s) {
     const int k = branch(s);
     if (s < ready_ || !plan_.branches[static_cast<std::size_t>(k)].needs_recover()) return;
-    Task task{.kind = TaskKind::recover,
-              .branch = k,
-              .lane = lane(TaskKind::recover, k),
-              .movable = movable()};
+    Task task{.kind = TaskKind::recover, .branch = k, .lane = lane(k)};
     need_last_recover(task);
     bound_recover(task, s);
-    last_recover_ = recover_[static_cast<std::size_t>(s)] = graph_.add(std::move(task));
+    last_recover_ = recover_[static_cast<std::size_t>(s)] = add(std::move(task));
   }
 
   void add_recover_below(const KeepPlan& below, int j) {
@@ -92,43 +94,33 @@ class Builder {
     if (j >= count) return;
     const int k = count - 1 - j;
     if (!below.branches[static_cast<std::size_t>(k)].needs_recover()) return;
-    Task task{.kind = TaskKind::recover,
-              .branch = k,
-              .lane = lane(TaskKind::recover, k),
-              .stack = 1,
-              .movable = movable()};
+    Task task{.kind = TaskKind::recover, .branch = k, .lane = lane(k), .stack = 1};
     need_last_recover(task);
     bound_recover(task, steps_ + j);
-    last_recover_ = graph_.add(std::move(task));
+    last_recover_ = add(std::move(task));
   }
 
   void add_gradient(int s) {
     const int k = branch(s);
-    Task task{.kind = TaskKind::gradient,
-              .branch = k,
-              .lane = lane(TaskKind::gradient, k),
-              .movable = movable()};
+    Task task{.kind = TaskKind::gradient, .branch = k, .lane = lane(k)};
     need(task, recover_, s);
     need(task, gradient_, s - 1);
     if (deferred()) need(task, weight_gradient_, s - 1 - options_.deferred);
-    gradient_[static_cast<std::size_t>(s)] = graph_.add(std::move(task));
+    gradient_[static_cast<std::size_t>(s)] = add(std::move(task));
   }
 
   void add_weight_gradient(int s) {
     const int k = branch(s);
-    Task task{.kind = TaskKind::weight_gradient,
-              .branch = k,
-              .lane = lane(TaskKind::weight_gradient, k),
-              .movable = movable()};
+    Task task{.kind = TaskKind::weight_gradient, .branch = k, .lane = lane(k)};
     need(task, gradient_, s);
-    weight_gradient_[static_cast<std::size_t>(s)] = graph_.add(std::move(task));
+    weight_gradient_[static_cast<std::size_t>(s)] = add(std::move(task));
   }
 
   const KeepPlan& plan_;
   const ScheduleOptions& options_;
   const int steps_;
   const int ready_;
-  TaskGraph graph_;
+  std::vector<Task> tasks_;
   std::vector<int> recover_, gradient_, weight_gradient_;  // task ids by step, -1: none
   int last_recover_ = -1;
   int bounded_ = 0;  // the recover chain waits for all weight gradients of earlier steps

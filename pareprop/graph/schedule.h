@@ -5,14 +5,6 @@
 
 namespace pareprop {
 
-// Which lane a task goes to when recovery and gradient overlap.
-enum class LaneAssignment {
-  by_kind,  // lane 0 gradients, lane 1 recovery, by name only: CPU threads, where whichever lane is
-            // free takes the next task that is ready (Task::movable)
-  by_block,  // blocks alternate between lanes 0 and 1, both kinds together: accelerator streams,
-             // where autograd runs a gradient on the stream that recorded its tape
-};
-
 struct ScheduleOptions {
   // Recovery runs beside the gradient chain, and ahead of it.
   bool overlap = false;
@@ -23,9 +15,11 @@ struct ScheduleOptions {
   // most this many branches above it may be without theirs. 0: computed with the gradient. Used
   // with overlap only.
   int deferred = 0;
-  // 2 or 3 (by_kind only).
+  // 2 or 3, of which the graph has as many as its tasks can fill. LaneRule::fixed uses 2.
   int lanes = 2;
-  LaneAssignment assignment = LaneAssignment::by_kind;
+  // Of the overlapped graph. With LaneRule::fixed blocks alternate between lanes 0 and 1, recovery
+  // and gradient together: autograd runs a gradient on the stream that recorded its tape.
+  LaneRule rule = LaneRule::any;
 };
 
 // Note [The backward schedule]
@@ -36,8 +30,8 @@ struct ScheduleOptions {
 //     recover(s)  needs gradient(s - 1 - lookahead)
 //     recover(s)  needs weight_gradient(s - 1 - lookahead)
 //     gradient(s) needs weight_gradient(s - 1 - deferred)
-// Without overlap everything is on lane 0 as recover(0) gradient(0) recover(1) gradient(1) ...: one
-// branch's tape at a time.
+// Without overlap everything is on lane 0, LaneRule::fixed, as recover(0) gradient(0) recover(1)
+// gradient(1) ...: one branch's tape at a time.
 
 // The backward pass of one stack. `ready` topmost branches were recovered in advance. When `below`
 // is given, the graph ends with the recovery of its topmost branches (Task::stack 1) as far as it

@@ -16,7 +16,7 @@ namespace pareprop {
 // u[2i] and u[2i+1]. Everything below is written for one branch k: there is no even or odd case,
 // and so no depth at which the last step differs from the others.
 
-// In the order in which a lane that is free prefers them (TaskGraph::movable).
+// In the order in which a lane that is free prefers them (LaneRule::any).
 enum class TaskKind {
   recover,          // rebuild the tape of branch k and, where it is needed, u[k]
   gradient,         // du[k+1] from du[k+2]; weight gradients too, unless they are deferred
@@ -26,11 +26,9 @@ enum class TaskKind {
 struct Task {
   TaskKind kind = TaskKind::gradient;
   int branch = 0;               // k of Note [The chain of branches]
-  int lane = 0;                 // its tasks run in the order they were added, but for movable ones
+  int lane = 0;                 // the one that runs it (LaneRule::fixed); 0 (LaneRule::any)
   std::vector<int> needs = {};  // tasks that must have ended before; always added earlier
   int stack = 0;  // 0: the stack being differentiated; 1: the next one below (look-ahead)
-  // On CPU lanes: the first lane that is free runs it, in no order with that lane's own.
-  bool movable = false;
 
   int block() const { return branch / 2; }
   bool is_f() const { return branch % 2 == 0; }

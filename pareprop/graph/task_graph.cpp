@@ -5,10 +5,22 @@
 
 namespace pareprop {
 
+TaskGraph::TaskGraph(LaneRule rule, int lanes) : rule_(rule), lanes_(lanes) {
+  if (lanes < 1) {
+    throw std::invalid_argument("task graph: expected at least 1 lane, got " +
+                                std::to_string(lanes));
+  }
+}
+
 int TaskGraph::add(Task task) {
   const int id = size();
   if (task.lane < 0 || task.branch < 0) {
     throw std::invalid_argument("task graph: '" + label(task) + "' has a negative lane or branch");
+  }
+  if (rule_ == LaneRule::any && task.lane != 0) {
+    throw std::invalid_argument("task graph: '" + label(task) + "' is on lane " +
+                                std::to_string(task.lane) +
+                                ", but any lane runs the tasks of this graph: expected lane 0");
   }
   for (int needed : task.needs) {
     if (needed < 0 || needed >= id) {
@@ -29,17 +41,6 @@ int TaskGraph::find(TaskKind kind, int branch, int stack) const {
   return found == tasks_.end() ? -1 : static_cast<int>(found - tasks_.begin());
 }
 
-std::vector<int> TaskGraph::movable() const {
-  std::vector<int> ids;
-  for (int id = 0; id < size(); ++id) {
-    if (tasks_[static_cast<std::size_t>(id)].movable) ids.push_back(id);
-  }
-  std::stable_sort(ids.begin(), ids.end(), [this](int a, int b) {
-    return tasks_[static_cast<std::size_t>(a)].kind < tasks_[static_cast<std::size_t>(b)].kind;
-  });
-  return ids;
-}
-
 std::vector<bool> TaskGraph::ancestors(int id) const {
   std::vector<bool> before(tasks_.size(), false);
   std::vector<bool> reached(tasks_.size(), false);
@@ -50,9 +51,9 @@ std::vector<bool> TaskGraph::ancestors(int id) const {
     const auto at = static_cast<std::size_t>(i);
     const Task& task = tasks_[at];
     auto lane = lane_reached[static_cast<std::size_t>(task.lane)];
-    if (!reached[at] && (!lane || task.movable)) continue;
+    if (!reached[at] && !lane) continue;
     if (i != id) before[at] = true;
-    if (!task.movable) lane = true;
+    if (rule_ == LaneRule::fixed) lane = true;
     for (int needed : task.needs) reached[static_cast<std::size_t>(needed)] = true;
   }
   return before;

@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <deque>
 #include <limits>
 #include <stdexcept>
 #include <string>
 #include <utility>
+
+#include "pareprop/graph/waiting_tasks.h"
 
 namespace pareprop {
 
@@ -60,13 +61,9 @@ class Simulation {
   Simulation(const TaskGraph& graph, std::vector<double> seconds)
       : graph_(graph),
         seconds_(std::move(seconds)),
-        lanes_(static_cast<std::size_t>(graph.lanes())),
-        movable_(graph.movable()) {
+        waiting_(graph),
+        free_from_(static_cast<std::size_t>(graph.lanes()), 0.0) {
     timeline_.spans.resize(seconds_.size(), {.task = kNotBegun});
-    for (int id = 0; id < graph.size(); ++id) {
-      const Task& task = graph[id];
-      if (!task.movable) lanes_[static_cast<std::size_t>(task.lane)].own.push_back(id);
-    }
   }
 
   Timeline run() {
@@ -80,10 +77,6 @@ class Simulation {
 
  private:
   static constexpr int kNotBegun = -1;
-  struct Lane {
-    std::deque<int> own;
-    double free = 0.0;  // from then on
-  };
 
   bool ready(int id) const {
     const auto& needs = graph_[id].needs;
@@ -93,30 +86,16 @@ class Simulation {
     });
   }
 
-  int next(Lane& lane) {
-    if (!lane.own.empty() && ready(lane.own.front())) {
-      const int id = lane.own.front();
-      lane.own.pop_front();
-      return id;
-    }
-    const auto taken =
-        std::find_if(movable_.begin(), movable_.end(), [&](int id) { return ready(id); });
-    if (taken == movable_.end()) return kNotBegun;
-    const int id = *taken;
-    movable_.erase(taken);
-    return id;
-  }
-
   std::size_t begin_tasks() {
     std::size_t begun = 0;
-    for (std::size_t i = 0; i < lanes_.size(); ++i) {
-      Lane& lane = lanes_[i];
-      if (lane.free > now_) continue;
-      const int id = next(lane);
-      if (id == kNotBegun) continue;
-      lane.free = now_ + seconds_[static_cast<std::size_t>(id)];
+    for (int lane = 0; lane < graph_.lanes(); ++lane) {
+      double& free_from = free_from_[static_cast<std::size_t>(lane)];
+      if (free_from > now_) continue;
+      const int id = waiting_.take(lane, [this](int task) { return ready(task); });
+      if (id == WaitingTasks::kNone) continue;
+      free_from = now_ + seconds_[static_cast<std::size_t>(id)];
       timeline_.spans[static_cast<std::size_t>(id)] = {
-          .task = id, .lane = static_cast<int>(i), .begin = now_, .end = lane.free};
+          .task = id, .lane = lane, .begin = now_, .end = free_from};
       ++begun;
     }
     return begun;
@@ -125,16 +104,16 @@ class Simulation {
   // Needs point backwards, so as long as a task is left one is running.
   void advance() {
     double soonest = std::numeric_limits<double>::infinity();
-    for (const Lane& lane : lanes_) {
-      if (lane.free > now_) soonest = std::min(soonest, lane.free);
+    for (const double free_from : free_from_) {
+      if (free_from > now_) soonest = std::min(soonest, free_from);
     }
     now_ = soonest;
   }
 
   const TaskGraph& graph_;
   const std::vector<double> seconds_;
-  std::vector<Lane> lanes_;
-  std::vector<int> movable_;
+  WaitingTasks waiting_;
+  std::vector<double> free_from_;  // by lane: when its last task ends
   double now_ = 0.0;
   Timeline timeline_;
 };

@@ -32,9 +32,9 @@ struct Timeline {
 // Seconds that a task takes.
 using TaskCosts = std::function<double(const Task&)>;
 
-// Every task begins as soon as the tasks it needs and its lane's earlier ones have ended; a movable
-// one on the first lane that has nothing else to do. Spans are in the order of the graph. Throws
-// std::invalid_argument when a cost is negative or not finite.
+// Every task begins as soon as the tasks it needs have ended and a lane is free to take it by the
+// graph's LaneRule. Spans are in the order of the graph. Throws std::invalid_argument when a cost
+// is negative or not finite.
 Timeline simulate(const TaskGraph& graph, const TaskCosts& costs);
 
 // Seconds in which a recover and a gradient (of either kind) ran at the same time.

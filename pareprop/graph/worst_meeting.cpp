@@ -42,7 +42,7 @@ class Meetings {
     for (int id = 0; id < graph.size(); ++id) {
       auto& waits = waits_for_[static_cast<std::size_t>(id)];
       waits = graph[id].needs;
-      if (graph[id].movable) continue;
+      if (graph.rule() == LaneRule::any) continue;
       int& before = last[static_cast<std::size_t>(graph[id].lane)];
       if (before >= 0) waits.push_back(before);
       before = id;

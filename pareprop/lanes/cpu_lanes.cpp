@@ -10,12 +10,11 @@
 #include <thread>
 #include <vector>
 
+#include "pareprop/graph/waiting_tasks.h"
 #include "pareprop/lanes/run_scope.h"
 
 namespace pareprop {
 namespace {
-
-constexpr int kNone = -1;
 
 // One run of a graph. Lives on the caller's stack: run() returns only when no lane uses it.
 struct Run {
@@ -27,13 +26,7 @@ struct Run {
         around(around_),
         scope(scope_),
         ended(static_cast<std::size_t>(graph_.size()), false),
-        tasks_of(static_cast<std::size_t>(graph_.lanes())),
-        movable(graph_.movable()) {
-    for (int id = 0; id < graph.size(); ++id) {
-      const Task& task = graph[id];
-      if (!task.movable) tasks_of[static_cast<std::size_t>(task.lane)].push_back(id);
-    }
-  }
+        waiting(graph_) {}
 
   bool ready(int id) const {
     const auto& needs = graph[id].needs;
@@ -48,10 +41,9 @@ struct Run {
   const RunScope& scope;
 
   std::vector<bool> ended;
-  std::vector<std::vector<int>> tasks_of;  // by lane
-  std::vector<int> movable;                // those that no lane has begun
-  std::exception_ptr error;                // the first one
-  int working = 0;                         // lanes other than the caller's that are still at it
+  WaitingTasks waiting;
+  std::exception_ptr error;  // the first one
+  int working = 0;           // lanes other than the caller's that are still at it
 };
 
 }  // namespace
@@ -136,15 +128,7 @@ struct CpuLanes::State {
   // Errors go straight into the run, past whatever `around` does with exceptions.
   void run_tasks(Run& run, int lane) {
     try {
-      for (const int own : run.tasks_of[static_cast<std::size_t>(lane)]) {
-        int id = -1;
-        while (id != own) {
-          id = next_task(run, lane, own);
-          if (id < 0) return;
-          run_task(run, lane, id);
-        }
-      }
-      for (int id; (id = next_task(run, lane, kNone)) >= 0;) run_task(run, lane, id);
+      for (int id; (id = next_task(run, lane)) != WaitingTasks::kNone;) run_task(run, lane, id);
     } catch (...) {
       fail(run, std::current_exception());
     }
@@ -160,25 +144,17 @@ struct CpuLanes::State {
     for (Lane& other : lanes) other.wake.notify_one();
   }
 
-  // Waits until the lane's `own` next task can begin, or a movable one that is done meanwhile.
-  // kNone when the run has failed, or when `own` is kNone and nothing is left to take.
-  int next_task(Run& run, int lane, int own) {
+  // Waits for a task that the lane can begin. WaitingTasks::kNone when none is left for it, or the
+  // run has failed.
+  int next_task(Run& run, int lane) {
     std::unique_lock lock(mutex);
-    int chosen = kNone;
+    int taken = WaitingTasks::kNone;
     at(lane).wake.wait(lock, [&] {
-      if (run.error != nullptr) return true;
-      if (own != kNone && run.ready(own)) {
-        chosen = own;
-        return true;
-      }
-      const auto taken = std::find_if(run.movable.begin(), run.movable.end(),
-                                      [&](int id) { return run.ready(id); });
-      if (taken == run.movable.end()) return own == kNone && run.movable.empty();
-      chosen = *taken;
-      run.movable.erase(taken);
-      return true;
+      if (run.error != nullptr || run.waiting.empty(lane)) return true;
+      taken = run.waiting.take(lane, [&run](int id) { return run.ready(id); });
+      return taken != WaitingTasks::kNone;
     });
-    return chosen;
+    return taken;
   }
 
   void fail(Run& run, std::exception_ptr error) {
@@ -189,25 +165,23 @@ struct CpuLanes::State {
 
   // Lanes without a task sleep on.
   void run_all(Run& run) {
-    const auto idle = [&run, help = !run.movable.empty()](int lane) {
-      return run.tasks_of[static_cast<std::size_t>(lane)].empty() && !help;
-    };
+    const bool caller_has_tasks = !run.waiting.empty(0);
     {
       const std::lock_guard lock(mutex);
       for (int lane = 1; lane < run.graph.lanes(); ++lane) {
-        if (idle(lane)) continue;
+        if (run.waiting.empty(lane)) continue;
         at(lane).run = &run;
         at(lane).wake.notify_one();
         ++run.working;
       }
     }
-    if (!idle(0)) run_lane(run, 0);
+    if (caller_has_tasks) run_lane(run, 0);
     std::unique_lock lock(mutex);
     at(0).wake.wait(lock, [&] { return run.working == 0; });
   }
 
   std::mutex turn;   // held by the caller whose run it is
-  std::mutex mutex;  // guards everything below, and `ended`, `error` and `working` of the run
+  std::mutex mutex;  // guards everything below, and what changes in a run
   bool stop = false;
   std::vector<Lane> lanes;  // lane 0 has no thread: it is whoever calls
 };

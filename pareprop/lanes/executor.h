@@ -30,9 +30,9 @@ class Executor {
   // Lanes that really run side by side.
   virtual int lanes() const = 0;
 
-  // Runs every task once, after those it needs and in the order of its lane, and returns when all
-  // have ended (on an accelerator: have been issued). One run at a time: a second caller waits, and
-  // a run from inside a task of the same executor throws std::logic_error.
+  // Runs every task once, after those it needs and where the graph's LaneRule allows it, and
+  // returns when all have ended (on an accelerator: have been issued). One run at a time: a second
+  // caller waits, and a run from inside a task of the same executor throws std::logic_error.
   virtual void run(const TaskGraph& graph, const TaskBody& body, Observer* observer = nullptr) = 0;
 };
 

@@ -156,6 +156,11 @@ StreamLanes::~StreamLanes() = default;
 int StreamLanes::lanes() const { return state_->lanes; }
 
 void StreamLanes::run(const TaskGraph& graph, const TaskBody& body, Observer* observer) {
+  if (graph.rule() != LaneRule::fixed) {
+    throw std::invalid_argument(
+        "stream lanes: the graph leaves its tasks to whichever lane is free, which the host cannot "
+        "know of a stream; build the graph with LaneRule::fixed");
+  }
   if (graph.lanes() > lanes()) {
     throw std::invalid_argument("stream lanes: the graph has " + std::to_string(graph.lanes()) +
                                 " lanes, this executor " + std::to_string(lanes()) +

@@ -27,8 +27,9 @@ class StreamLanes final : public Executor {
   ~StreamLanes() override;
 
   int lanes() const override;
-  // Throws std::invalid_argument when the graph has more lanes than this executor. After a body
-  // threw, the caller's stream is ordered after everything that was issued until then.
+  // Throws std::invalid_argument when the graph has more lanes than this executor, or any lane may
+  // run its tasks: the host does not know which stream is free. After a body threw, the caller's
+  // stream is ordered after everything that was issued until then.
   void run(const TaskGraph& graph, const TaskBody& body, Observer* observer = nullptr) override;
 
  private:

@@ -32,8 +32,9 @@ struct Window {
 std::vector<Window> windows(const MeteredRun& run, int depth, int lanes) {
   std::vector<Window> all(static_cast<std::size_t>(depth));
   int lowest = depth - 1;
-  for (const MeteredTask& metered : run.tasks) {
-    const Task& task = metered.task;
+  for (int id = 0; id < run.graph.size(); ++id) {
+    const Task& task = run.graph[id];
+    const MeteredTask& metered = run.tasks[static_cast<std::size_t>(id)];
     const bool own = task.stack == 0;
     if (own && (lanes == kSerial || task.kind == TaskKind::gradient)) {
       lowest = std::min(lowest, task.block());

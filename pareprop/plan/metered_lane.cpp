@@ -12,11 +12,9 @@
 namespace pareprop::plan {
 
 std::int64_t MeteredRun::worst_meeting() const {
-  TaskGraph graph;
   std::vector<TaskBytes> bytes;
   for (std::size_t i = 0; i < tasks.size(); ++i) {
     const MeteredTask& metered = tasks[i];
-    graph.add(metered.task);
     const std::int64_t next = i + 1 < tasks.size() ? tasks[i + 1].before : after;
     bytes.push_back({.most = metered.peak - metered.before, .change = next - metered.before});
   }
@@ -55,17 +53,17 @@ std::int64_t MeteredLane::live() const {
 }
 
 void MeteredLane::run(const TaskGraph& graph, const TaskBody& body, Observer*) {
-  MeteredRun run{.above = peak_since_last_run(), .tasks = {}};
+  MeteredRun run{.above = peak_since_last_run(), .graph = graph, .tasks = {}};
   // What scratch memory products take depends on it.
   const IntraOpThreads share(std::max(1, at::get_num_threads() / graph.lanes()));
   for (const Task& task : graph.tasks()) {
     reset_peaks();
-    MeteredTask metered{.task = task, .before = live()};
+    MeteredTask metered{.before = live()};
     const MacCounter counter;
     body(task);
     metered.macs = counter.macs();
     metered.peak = peak_since_last_run();
-    run.tasks.push_back(std::move(metered));
+    run.tasks.push_back(metered);
   }
   run.after = live();
   reset_peaks();

@@ -8,9 +8,8 @@
 
 namespace pareprop::plan {
 
-// One task of a backward pass, and the bytes that the meter saw. Live ones of the whole process.
+// The bytes that the meter saw of one task of a backward pass. Live ones of the whole process.
 struct MeteredTask {
-  Task task;
   std::int64_t before = 0;
   std::int64_t peak = 0;
   double macs = 0.0;  // of the meta device
@@ -19,10 +18,11 @@ struct MeteredTask {
 // The backward pass of one stack.
 struct MeteredRun {
   std::int64_t above = 0;  // highest between the run before, or begin(), and this one
-  std::vector<MeteredTask> tasks;
-  std::int64_t after = 0;  // live when the last has ended
+  TaskGraph graph;
+  std::vector<MeteredTask> tasks;  // by task of the graph
+  std::int64_t after = 0;          // live when the last has ended
 
-  // The most that can be live in any order that several lanes allow, of whose tasks these are.
+  // The most that can be live in any order that the graph allows on its lanes.
   std::int64_t worst_meeting() const;
 };
 

@@ -81,14 +81,13 @@ std::vector<at::Tensor> StackCall::backward(at::Tensor dy1, at::Tensor dy2, bool
 
   SerialLane this_thread;
   Executor& executor = executor_ ? *executor_ : this_thread;
-  const ScheduleOptions schedule{.overlap = plan_.overlap && executor.lanes() > 1,
-                                 .lookahead = plan_.lookahead,
-                                 .deferred = plan_.deferred,
-                                 .lanes = std::min(std::max(executor.lanes(), 2), plan_.lanes),
-                                 // On the meta device as on the CPU, for which it stands.
-                                 .assignment = device_.is_cpu() || device_.is_meta()
-                                                   ? LaneAssignment::by_kind
-                                                   : LaneAssignment::by_block};
+  const ScheduleOptions schedule{
+      .overlap = plan_.overlap && executor.lanes() > 1,
+      .lookahead = plan_.lookahead,
+      .deferred = plan_.deferred,
+      .lanes = std::min(std::max(executor.lanes(), 2), plan_.lanes),
+      // On the meta device as on the CPU, for which it stands.
+      .rule = device_.is_cpu() || device_.is_meta() ? LaneRule::any : LaneRule::fixed};
   deferring_ = schedule.overlap && schedule.deferred > 0;
   const TaskGraph graph =
       backward_schedule(keep_, schedule, ready_, below_ ? &below_->keep_ : nullptr);

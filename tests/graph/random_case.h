@@ -44,9 +44,9 @@ struct RandomCase {
     std::string text =
         "depth " + std::to_string(depth) + ", overlap " + std::to_string(options.overlap) +
         ", lookahead " + std::to_string(options.lookahead) + ", deferred " +
-        std::to_string(options.deferred) + ", lanes " + std::to_string(options.lanes) +
-        ", by block " + std::to_string(options.assignment == LaneAssignment::by_block) +
-        ", ready " + std::to_string(ready) + ", policies";
+        std::to_string(options.deferred) + ", lanes " + std::to_string(options.lanes) + ", fixed " +
+        std::to_string(options.rule == LaneRule::fixed) + ", ready " + std::to_string(ready) +
+        ", policies";
     for (Policy policy : policies) text += " " + std::string(name(policy));
     if (below) text += ", below " + std::to_string(below->depth());
     return text;
@@ -81,12 +81,12 @@ inline std::vector<ScheduleOptions> all_schedule_options() {
   for (int lookahead = 0; lookahead <= 5; ++lookahead) {
     for (int deferred = 0; deferred <= 4; ++deferred) {
       for (int lanes = 2; lanes <= 3; ++lanes) {
-        for (auto assignment : {LaneAssignment::by_kind, LaneAssignment::by_block}) {
+        for (auto rule : {LaneRule::any, LaneRule::fixed}) {
           all.push_back({.overlap = true,
                          .lookahead = lookahead,
                          .deferred = deferred,
                          .lanes = lanes,
-                         .assignment = assignment});
+                         .rule = rule});
         }
       }
     }

@@ -59,6 +59,11 @@ void check_tasks(const RandomCase& test) {
   }
   ASSERT_EQ(test.graph.size(), expected);
   ASSERT_LE(test.graph.lanes(), test.options.overlap ? test.options.lanes : 1);
+  ASSERT_EQ(test.graph.rule(), test.options.overlap ? test.options.rule : LaneRule::fixed);
+  const bool alternates = test.options.overlap && test.options.rule == LaneRule::fixed;
+  for (const Task& task : test.graph.tasks()) {
+    ASSERT_EQ(task.lane, alternates ? task.block() % 2 : 0) << label(task);
+  }
 }
 
 void check_order(const RandomCase& test) {
@@ -183,8 +188,8 @@ TEST(Schedule, MakespansAreTheKnownFormulas) {
       EXPECT_EQ(makespan(reverse, overlap, unit_costs(3, 1)), 3 * branches + 1);
       EXPECT_EQ(makespan(reverse, overlap, unit_costs(2, 2)), 2 * branches + 2);
     }
-    // By block, both recovers of the top block come before its gradients.
-    EXPECT_EQ(makespan(reverse, {.overlap = true, .assignment = LaneAssignment::by_block}, costs),
+    // With blocks on fixed lanes both recovers of the top block come before its gradients.
+    EXPECT_EQ(makespan(reverse, {.overlap = true, .rule = LaneRule::fixed}, costs),
               2 * kRecover + kGradient * branches);
   }
 }
@@ -204,6 +209,29 @@ TEST(Schedule, DeferredWeightGradientsBalanceTheLanes) {
       EXPECT_LE(two, 1.5 * branches + 2);
     }
   }
+}
+
+// A lane that stays empty would take threads from the others.
+TEST(Schedule, HasNoMoreLanesThanItsTasksFill) {
+  const auto lanes = [](const KeepPlan& plan, ScheduleOptions options,
+                        const KeepPlan* below = nullptr) {
+    options.overlap = true;
+    return backward_schedule(plan, options, 0, below).lanes();
+  };
+  const KeepPlan reverse = all_blocks(Policy::reverse, 4), store = all_blocks(Policy::store, 4);
+  const KeepPlan one = all_blocks(Policy::store, 1);
+  EXPECT_EQ(lanes(reverse, {}), 2);
+  EXPECT_EQ(lanes(reverse, {.lanes = 3}), 2);
+  EXPECT_EQ(lanes(reverse, {.deferred = 2}), 2);
+  EXPECT_EQ(lanes(reverse, {.deferred = 2, .lanes = 3}), 3);
+  EXPECT_EQ(lanes(reverse, {.rule = LaneRule::fixed}), 2);
+  EXPECT_EQ(lanes(store, {}), 1);
+  EXPECT_EQ(lanes(store, {}, &reverse), 2);
+  EXPECT_EQ(lanes(store, {.deferred = 2}), 2);
+  EXPECT_EQ(lanes(store, {.deferred = 2, .lanes = 3}), 3);
+  EXPECT_EQ(lanes(one, {.deferred = 2}), 1);
+  EXPECT_EQ(lanes(one, {.deferred = 2}, &reverse), 2);
+  EXPECT_EQ(lanes(KeepPlan{}, {.deferred = 2, .lanes = 3}, &reverse), 1);
 }
 
 // Milliseconds of vit_base's tasks (batch 8, bf16), where lanes with a kind of task each waited for

@@ -33,15 +33,17 @@ TEST(TaskGraph, AddsFindsAndCountsLanes) {
   EXPECT_EQ(graph.find(TaskKind::gradient, 2), -1);
 }
 
-TEST(TaskGraph, MovableTasksAreOrderedByKindThenByAge) {
-  TaskGraph graph;
-  graph.add({.kind = TaskKind::weight_gradient, .movable = true});
-  graph.add({.kind = TaskKind::gradient, .movable = true});
-  graph.add({.kind = TaskKind::recover});
-  graph.add({.kind = TaskKind::recover, .movable = true});
-  graph.add({.kind = TaskKind::gradient, .movable = true});
-  graph.add({.kind = TaskKind::recover, .movable = true});
-  EXPECT_EQ(graph.movable(), (std::vector<int>{3, 5, 1, 4, 0}));
+TEST(TaskGraph, HasTheLanesItWasGivenAndWithFixedOnesThoseOfItsTasks) {
+  EXPECT_EQ(TaskGraph().rule(), LaneRule::fixed);
+  TaskGraph any(LaneRule::any, 3), fixed(LaneRule::fixed, 2);
+  any.add(task(TaskKind::gradient, 0, 0, {}));
+  EXPECT_EQ(any.rule(), LaneRule::any);
+  EXPECT_EQ(any.lanes(), 3);
+  EXPECT_EQ(fixed.lanes(), 2);
+  fixed.add(task(TaskKind::gradient, 0, 0, {}));
+  EXPECT_EQ(fixed.lanes(), 2);
+  fixed.add(task(TaskKind::gradient, 1, 3, {}));
+  EXPECT_EQ(fixed.lanes(), 4);
 }
 
 TEST(TaskGraph, RefusesWhatWouldNotRun) {
@@ -54,16 +56,23 @@ TEST(TaskGraph, RefusesWhatWouldNotRun) {
   EXPECT_THROW(graph.add(task(TaskKind::gradient, -1, 0, {})), std::invalid_argument);
   EXPECT_EQ(graph.size(), 1);
   EXPECT_EQ(graph.lanes(), 1);
+  TaskGraph any(LaneRule::any, 2);
+  EXPECT_THROW(any.add(task(TaskKind::gradient, 0, 1, {})), std::invalid_argument);
+  EXPECT_EQ(any.size(), 0);
+  for (const LaneRule rule : {LaneRule::fixed, LaneRule::any}) {
+    EXPECT_THROW(TaskGraph(rule, 0), std::invalid_argument);
+  }
 }
 
-// All that must end first, by the plainest closure: direct needs and the lane's last task,
-// repeated.
+// All that must end first, by the plainest closure: direct needs and, on fixed lanes, the lane's
+// earlier tasks, repeated.
 std::vector<bool> slow_ancestors(const TaskGraph& graph, int id) {
   std::vector<bool> before(static_cast<std::size_t>(graph.size()), false);
   auto visit = [&](auto&& self, int at) -> void {
     std::vector<int> direct = graph[at].needs;
     for (int i = 0; i < at; ++i) {
-      if (graph[i].lane == graph[at].lane) direct.push_back(i);
+      const bool in_order = graph.rule() == LaneRule::fixed && graph[i].lane == graph[at].lane;
+      if (in_order) direct.push_back(i);
     }
     for (int i : direct) {
       if (before[static_cast<std::size_t>(i)]) continue;
@@ -76,15 +85,17 @@ std::vector<bool> slow_ancestors(const TaskGraph& graph, int id) {
 }
 
 TEST(TaskGraph, AncestorsOfRandomGraphs) {
-  for (unsigned seed = 0; seed < 200; ++seed) {
+  for (unsigned seed = 0; seed < 400; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     std::mt19937 random(seed);
-    TaskGraph graph;
     const int lanes = 1 + static_cast<int>(random() % 6);
+    const bool fixed = seed % 2 == 0;
+    TaskGraph graph(fixed ? LaneRule::fixed : LaneRule::any, lanes);
     for (int id = 0; id < 24; ++id) {
       std::vector<int> needs;
       while (id > 0 && random() % 3 == 0) needs.push_back(static_cast<int>(random() % id));
-      graph.add(task(TaskKind::gradient, id, static_cast<int>(random() % lanes), needs));
+      const int lane = fixed ? static_cast<int>(random() % lanes) : 0;
+      graph.add(task(TaskKind::gradient, id, lane, needs));
     }
     for (int id = 0; id < graph.size(); ++id) {
       ASSERT_EQ(graph.ancestors(id), slow_ancestors(graph, id)) << "task " << id;

@@ -9,14 +9,13 @@
 namespace pareprop {
 namespace {
 
-TaskGraph graph_of(const std::vector<Task>& tasks) {
-  TaskGraph graph;
+TaskGraph graph_of(const std::vector<Task>& tasks, TaskGraph graph = {}) {
   for (const Task& task : tasks) graph.add(task);
   return graph;
 }
 
-Task on_lane(int lane, std::vector<int> needs = {}, bool movable = false) {
-  return {.lane = lane, .needs = std::move(needs), .movable = movable};
+Task on_lane(int lane, std::vector<int> needs = {}) {
+  return {.lane = lane, .needs = std::move(needs)};
 }
 
 TEST(WorstMeeting, OneLaneHasOneOrder) {
@@ -34,13 +33,12 @@ TEST(WorstMeeting, NotWhereOneWaitsForTheOther) {
   EXPECT_EQ(worst_meeting(graph, {{10, 0}, {6, 0}}), 10);
 }
 
-TEST(WorstMeeting, AMovableTaskKeepsNoOrderButTakesALane) {
-  const auto graph = [](bool movable) {
-    return graph_of({on_lane(0), on_lane(0, {}, movable), on_lane(1)});
-  };
+TEST(WorstMeeting, TasksOfAnyLaneKeepNoOrderButTakeALaneEach) {
   const std::vector<TaskBytes> bytes = {{4, 0}, {8, 0}, {1, 0}};
-  EXPECT_EQ(worst_meeting(graph(false), bytes), 8 + 1);
-  EXPECT_EQ(worst_meeting(graph(true), bytes), 8 + 4);  // not all three: there are two lanes
+  const TaskGraph fixed = graph_of({on_lane(0), on_lane(0), on_lane(1)});
+  EXPECT_EQ(worst_meeting(fixed, bytes), 8 + 1);
+  const TaskGraph any = graph_of({Task{}, Task{}, Task{}}, TaskGraph(LaneRule::any, 2));
+  EXPECT_EQ(worst_meeting(any, bytes), 8 + 4);  // not all three: there are two lanes
 }
 
 TEST(WorstMeeting, OfNothingIsNothing) { EXPECT_EQ(worst_meeting({}, {}), 0); }
@@ -53,8 +51,8 @@ TEST(WorstMeeting, RefusesBytesOfAnotherGraph) {
 std::int64_t by_trying_all(const TaskGraph& graph, const std::vector<TaskBytes>& bytes) {
   const int count = graph.size();
   auto waits = [&](int id, int other) {
-    const bool order = graph[id].lane == graph[other].lane && other < id && !graph[id].movable &&
-                       !graph[other].movable;
+    const bool order =
+        graph.rule() == LaneRule::fixed && graph[id].lane == graph[other].lane && other < id;
     return order || std::count(graph[id].needs.begin(), graph[id].needs.end(), other) > 0;
   };
   std::int64_t worst = 0;
@@ -90,11 +88,12 @@ std::int64_t by_trying_all(const TaskGraph& graph, const std::vector<TaskBytes>&
 TEST(WorstMeeting, IsTheWorstOfAllInRandomGraphs) {
   std::mt19937 random(7);
   auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
-  for (int i = 0; i < 300; ++i) {
-    TaskGraph graph;
+  for (int i = 0; i < 400; ++i) {
+    const bool fixed = i % 2 == 0;
+    TaskGraph graph(fixed ? LaneRule::fixed : LaneRule::any, 1 + below(3));
     std::vector<TaskBytes> bytes;
     for (int id = 0, count = 1 + below(11); id < count; ++id) {
-      Task task = on_lane(below(3), {}, below(4) == 0);
+      Task task = on_lane(fixed ? below(3) : 0);
       for (int other = 0; other < id; ++other) {
         if (below(4) == 0) task.needs.push_back(other);
       }

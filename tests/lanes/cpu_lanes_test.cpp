@@ -22,9 +22,9 @@ using testing::essential_edges;
 using testing::Gate;
 using testing::HashedBackward;
 using testing::id_of;
-using testing::in_place;
 using testing::kMoment;
 using testing::kNever;
+using testing::on_fixed_lanes;
 using testing::ping_pong;
 using testing::RandomBackward;
 using testing::side_by_side;
@@ -44,7 +44,7 @@ TEST(CpuLanes, ComputeWhatOneThreadComputes) {
     lanes.run(backward.graph, [&](const Task& task) {
       // Shakes the order in which the lanes get on.
       const auto naps = std::hash<std::uint64_t>{}(seed * 31 + static_cast<unsigned>(task.branch)) %
-                        (3 + static_cast<unsigned>(task.lane));
+                        (3 + static_cast<unsigned>(task.kind));
       for (std::uint64_t i = 0; i < naps; ++i) std::this_thread::yield();
       data.run(task);
     });
@@ -53,61 +53,88 @@ TEST(CpuLanes, ComputeWhatOneThreadComputes) {
   EXPECT_GT(overlapping, 300);
 }
 
-TEST(CpuLanes, RunEachLaneInOrderOnItsOwnThread) {
+TEST(CpuLanes, RunEachFixedLaneInOrderOnItsOwnThread) {
   CpuLanes lanes(3);
   for (std::uint64_t seed = 0; seed < 50; ++seed) {
     const RandomBackward backward(seed);
     SCOPED_TRACE(backward.text());
+    const TaskGraph graph = on_fixed_lanes(backward.graph);
     std::vector<std::vector<int>> order(3);
     std::vector<std::thread::id> thread(3, std::this_thread::get_id());
     std::atomic<std::size_t> total{0};
-    lanes.run(backward.graph, [&](const Task& task) {
+    lanes.run(graph, [&](const Task& task) {
       ++total;
-      if (task.movable) return;
       const auto lane = static_cast<std::size_t>(task.lane);
       if (order[lane].empty()) thread[lane] = std::this_thread::get_id();
       EXPECT_EQ(thread[lane], std::this_thread::get_id());
-      order[lane].push_back(id_of(backward.graph, task));
+      order[lane].push_back(id_of(graph, task));
     });
     for (std::size_t lane = 0; lane < 3; ++lane) {
       EXPECT_TRUE(std::is_sorted(order[lane].begin(), order[lane].end()));
       if (lane == 0 || order[lane].empty()) continue;
       EXPECT_NE(thread[lane], thread[0]);
     }
-    EXPECT_EQ(static_cast<int>(total), backward.graph.size());
+    EXPECT_EQ(static_cast<int>(total), graph.size());
     EXPECT_EQ(thread[0], std::this_thread::get_id());
   }
 }
 
-TEST(CpuLanes, WhoeverWaitsTakesAMovableTask) {
+// Each in turn is held by the first task, so that the other must run the rest.
+TEST(CpuLanes, WhicheverLaneIsFreeTakesTheNextTask) {
   CpuLanes lanes(2);
   for (const int busy : {0, 1}) {
-    TaskGraph graph;
-    graph.add({.branch = 0, .lane = busy, .needs = {}});
-    graph.add({.branch = 1, .lane = busy, .needs = {}, .movable = true});
-    graph.add({.branch = 2, .lane = 1 - busy, .needs = {0}});
-    Gate moved;
-    std::vector<std::thread::id> ran(3);
-    lanes.run(graph, [&](const Task& task) {
-      ran[static_cast<std::size_t>(task.branch)] = std::this_thread::get_id();
-      if (task.branch == 0) {
-        EXPECT_TRUE(moved.wait()) << "lane " << busy;
-      }
-      if (task.branch == 1) moved.open();
-    });
-    EXPECT_NE(ran[1], ran[0]);
-    EXPECT_EQ(ran[1], ran[2]);
+    SCOPED_TRACE("lane " + std::to_string(busy) + " is busy");
+    TaskGraph graph(LaneRule::any, 2);
+    graph.add({.branch = 0});
+    graph.add({.branch = 1});
+    graph.add({.branch = 2, .needs = {1}});
+    Gate begun, rest_has_run;
+    std::vector<std::thread::id> ran(3), thread_of(2);
+    lanes.run(
+        graph,
+        [&](const Task& task) {
+          ran[static_cast<std::size_t>(task.branch)] = std::this_thread::get_id();
+          if (task.branch == 0) {
+            begun.open();
+            EXPECT_TRUE(rest_has_run.wait());
+          }
+          if (task.branch == 2) rest_has_run.open();
+        },
+        nullptr,
+        [&](int lane, const std::function<void()>& tasks) {
+          thread_of[static_cast<std::size_t>(lane)] = std::this_thread::get_id();
+          if (lane != busy) {
+            EXPECT_TRUE(begun.wait());
+          }
+          tasks();
+        });
+    const std::thread::id held = thread_of[static_cast<std::size_t>(busy)];
+    const std::thread::id other = thread_of[static_cast<std::size_t>(1 - busy)];
+    EXPECT_NE(held, other);
+    EXPECT_EQ(ran, (std::vector<std::thread::id>{held, other, other}));
   }
 }
 
-TEST(CpuLanes, MovableTasksWaitForWhatTheyNeed) {
+TEST(CpuLanes, AFreeLanePrefersRecoveryThenGradients) {
+  TaskGraph graph(LaneRule::any, 1);
+  graph.add({.kind = TaskKind::weight_gradient, .branch = 0});
+  graph.add({.kind = TaskKind::gradient, .branch = 1});
+  graph.add({.kind = TaskKind::recover, .branch = 2});
+  graph.add({.kind = TaskKind::gradient, .branch = 3, .needs = {0}});
+  graph.add({.kind = TaskKind::recover, .branch = 4, .needs = {1}});
+  std::vector<int> order;
+  CpuLanes(3).run(graph, [&, caller = std::this_thread::get_id()](const Task& task) {
+    EXPECT_EQ(std::this_thread::get_id(), caller);
+    order.push_back(task.branch);
+  });
+  EXPECT_EQ(order, (std::vector<int>{2, 1, 4, 0, 3}));
+}
+
+TEST(CpuLanes, TasksOfAnyLaneWaitForWhatTheyNeed) {
   CpuLanes lanes(3);
-  TaskGraph graph;
-  graph.add({.branch = 0, .lane = 0, .needs = {}});
-  for (int i = 1; i <= 6; ++i) {
-    graph.add({.branch = i, .lane = i % 3, .needs = {i - 1}, .movable = true});
-  }
-  graph.add({.branch = 7, .lane = 2, .needs = {6}});
+  TaskGraph graph(LaneRule::any, 3);
+  graph.add({.branch = 0});
+  for (int i = 1; i <= 7; ++i) graph.add({.branch = i, .needs = {i - 1}});
   std::vector<int> order;  // the needs make it a chain, so no lock
   lanes.run(graph, [&](const Task& task) { order.push_back(task.branch); });
   EXPECT_EQ(order, (std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7}));
@@ -135,19 +162,37 @@ bool begins_too_early(CpuLanes& lanes, const TaskGraph& graph, int id, int neede
   return early;
 }
 
-TEST(CpuLanes, EveryEdgeIsWaitedFor) {
+// Every third of its essential edges; returns how many there are.
+int check_edges(CpuLanes& lanes, const TaskGraph& graph) {
+  int edges = 0;
+  for (const auto& [id, needed] : essential_edges(graph)) {
+    if (++edges % 3 != 0) continue;
+    EXPECT_FALSE(begins_too_early(lanes, graph, id, needed, kMoment));
+    EXPECT_TRUE(begins_too_early(lanes, graph.without_edge(id, needed), id, needed, kNever))
+        << label(graph[id]) << " without " << label(graph[needed]);
+  }
+  return edges;
+}
+
+TEST(CpuLanes, EveryEdgeBetweenFixedLanesIsWaitedFor) {
   CpuLanes lanes(3);
   int edges = 0;
   for (std::uint64_t seed = 0; seed < 12; ++seed) {
     const RandomBackward backward(seed);
     SCOPED_TRACE(backward.text());
-    const TaskGraph graph = in_place(backward.graph);
-    for (const auto& [id, needed] : essential_edges(graph)) {
-      if (++edges % 3 != 0) continue;
-      EXPECT_FALSE(begins_too_early(lanes, graph, id, needed, kMoment));
-      EXPECT_TRUE(begins_too_early(lanes, graph.without_edge(id, needed), id, needed, kNever))
-          << label(graph[id]) << " without " << label(graph[needed]);
-    }
+    edges += check_edges(lanes, on_fixed_lanes(backward.graph));
+  }
+  EXPECT_GT(edges, 60);
+}
+
+TEST(CpuLanes, EveryEdgeOfTasksForAnyLaneIsWaitedFor) {
+  CpuLanes lanes(3);
+  int edges = 0;
+  for (std::uint64_t seed = 0; seed < 12; ++seed) {
+    const RandomBackward backward(seed);
+    if (backward.graph.rule() == LaneRule::fixed || backward.graph.lanes() < 2) continue;
+    SCOPED_TRACE(backward.text());
+    edges += check_edges(lanes, backward.graph);
   }
   EXPECT_GT(edges, 60);
 }
@@ -257,6 +302,7 @@ TEST(CpuLanes, SaysWhatIsWrongWithItsArguments) {
   EXPECT_EQ(one.lanes(), 1);
   EXPECT_THROW(one.run(side_by_side(), [](const Task&) {}), std::invalid_argument);
   one.run(TaskGraph(), [](const Task&) { FAIL(); });
+  EXPECT_THROW(one.run(TaskGraph(LaneRule::any, 2), [](const Task&) {}), std::invalid_argument);
   TaskGraph only_lane_two;
   only_lane_two.add({.lane = 2, .needs = {}});
   CpuLanes three(3);

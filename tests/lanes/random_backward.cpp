@@ -55,7 +55,7 @@ RandomBackward::RandomBackward(std::uint64_t seed_) : seed(seed_) {
   options.lookahead = upto(5);
   options.deferred = upto(1) * upto(4);
   options.lanes = 2 + upto(1);
-  options.assignment = upto(1) == 0 ? LaneAssignment::by_kind : LaneAssignment::by_block;
+  options.rule = upto(1) == 0 ? LaneRule::any : LaneRule::fixed;
   ready = upto(3) == 0 ? upto(std::min(options.lookahead, 2 * plan.depth())) : 0;
   graph = backward_schedule(plan, options, ready, below ? &*below : nullptr);
 }
@@ -64,25 +64,27 @@ std::string RandomBackward::text() const {
   return "seed " + std::to_string(seed) + ": depth " + std::to_string(plan.depth()) + ", overlap " +
          std::to_string(options.overlap) + ", look-ahead " + std::to_string(options.lookahead) +
          ", deferred " + std::to_string(options.deferred) + ", lanes " +
-         std::to_string(options.lanes) + ", " +
-         (options.assignment == LaneAssignment::by_kind ? "by kind" : "by block") + ", ready " +
-         std::to_string(ready) + (below ? ", with a stack below" : "");
+         std::to_string(options.lanes) + ", " + (options.rule == LaneRule::any ? "any" : "fixed") +
+         ", ready " + std::to_string(ready) + (below ? ", with a stack below" : "");
 }
 
-TaskGraph in_place(const TaskGraph& graph) {
-  TaskGraph copy;
+TaskGraph on_fixed_lanes(const TaskGraph& graph) {
+  if (graph.rule() == LaneRule::fixed) return graph;
+  TaskGraph fixed;
   for (Task task : graph.tasks()) {
-    task.movable = false;
-    copy.add(std::move(task));
+    if (task.kind == TaskKind::recover) task.lane = 1;
+    // With two lanes there is none of their own for weight gradients.
+    if (task.kind == TaskKind::weight_gradient)
+      task.lane = graph.lanes() > 2 ? 2 : task.block() % 2;
+    fixed.add(std::move(task));
   }
-  return copy;
+  return fixed;
 }
 
 std::vector<std::pair<int, int>> essential_edges(const TaskGraph& graph) {
   std::vector<std::pair<int, int>> edges;
   for (int id = 0; id < graph.size(); ++id) {
     for (const int needed : graph[id].needs) {
-      if (graph[needed].lane == graph[id].lane) continue;
       if (!graph.without_edge(id, needed).ancestors(id)[at(needed)]) edges.emplace_back(id, needed);
     }
   }

@@ -25,10 +25,10 @@ struct RandomBackward {
   TaskGraph graph;
 };
 
-// The same graph whose tasks all stay on their lane.
-TaskGraph in_place(const TaskGraph& graph);
+// A graph of LaneRule::any with each kind of task on a lane of its own, or the graph as it is.
+TaskGraph on_fixed_lanes(const TaskGraph& graph);
 
-// Edges between lanes without which `id` could begin before `needed` has ended: (id, needed).
+// Edges without which `id` could begin before `needed` has ended: (id, needed).
 std::vector<std::pair<int, int>> essential_edges(const TaskGraph& graph);
 
 // The data flow of Note [The chain of branches] on 64-bit words, with hashes in place of branches

@@ -25,9 +25,9 @@ using testing::essential_edges;
 using testing::Gate;
 using testing::HashedBackward;
 using testing::id_of;
-using testing::in_place;
 using testing::kMoment;
 using testing::kNever;
+using testing::on_fixed_lanes;
 using testing::RandomBackward;
 using testing::SimulatedDevice;
 
@@ -39,6 +39,12 @@ c10::Stream current_stream(int device = 0) {
 c10::Stream pool_stream(int device = 0) {
   return c10::impl::VirtualGuardImpl(c10::DeviceType::PrivateUse1)
       .getStreamFromGlobalPool(SimulatedDevice::device(device));
+}
+
+RandomBackward fixed_backward(std::uint64_t seed) {
+  RandomBackward backward(seed);
+  backward.graph = on_fixed_lanes(backward.graph);
+  return backward;
 }
 
 class StreamLanesTest : public ::testing::Test {
@@ -93,7 +99,7 @@ TEST_F(StreamLanesTest, ComputeWhatOneThreadComputes) {
   StreamLanes lanes(SimulatedDevice::device(), 3);
   SerialLane serial;
   for (std::uint64_t seed = 0; seed < 500; ++seed) {
-    const RandomBackward backward(seed);
+    const RandomBackward backward = fixed_backward(seed);
     SCOPED_TRACE(backward.text());
     SimulatedDevice::set_delays(seed, seed % 4 == 0 ? 0 : 60);
     HashedBackward oracle(backward), data(backward);
@@ -118,7 +124,7 @@ TEST_F(StreamLanesTest, EachTaskIsIssuedInOrderOnItsLanesStream) {
   StreamLanes lanes(SimulatedDevice::device(), 3);
   const c10::Stream caller = current_stream();
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
-    const RandomBackward backward(seed);
+    const RandomBackward backward = fixed_backward(seed);
     SCOPED_TRACE(backward.text());
     std::vector<int> order;
     std::vector<c10::Stream> streams(3, caller);
@@ -138,7 +144,7 @@ TEST_F(StreamLanesTest, EachTaskIsIssuedInOrderOnItsLanesStream) {
 
 TEST_F(StreamLanesTest, ReturnsWhileTheDeviceIsStillAtIt) {
   StreamLanes lanes(SimulatedDevice::device(), 3);
-  const RandomBackward backward(3);
+  const RandomBackward backward = fixed_backward(3);
   Gate returned;
   bool in_time = false;
   std::atomic<int> runs = 0;
@@ -172,9 +178,9 @@ TEST_F(StreamLanesTest, EveryEdgeIsWaitedFor) {
   StreamLanes lanes(SimulatedDevice::device(), 3);
   int edges = 0;
   for (std::uint64_t seed = 0; seed < 12; ++seed) {
-    const RandomBackward backward(seed);
+    const RandomBackward backward = fixed_backward(seed);
     SCOPED_TRACE(backward.text());
-    const TaskGraph graph = in_place(backward.graph);
+    const TaskGraph& graph = backward.graph;
     for (const auto& [id, needed] : essential_edges(graph)) {
       if (++edges % 3 != 0) continue;
       EXPECT_FALSE(begins_too_early(lanes, graph, id, needed, kMoment));
@@ -193,7 +199,7 @@ TEST_F(StreamLanesTest, ALostEdgeChangesTheResult) {
   backward.below.reset();
   backward.options = {.overlap = true};
   backward.ready = 0;
-  backward.graph = backward_schedule(backward.plan, backward.options);
+  backward.graph = on_fixed_lanes(backward_schedule(backward.plan, backward.options));
   const int recover = backward.graph.find(TaskKind::recover, 3);
   const int gradient = backward.graph.find(TaskKind::gradient, 3);
   ASSERT_GE(recover, 0);
@@ -243,7 +249,7 @@ TEST_F(StreamLanesTest, WaitsAreNotRepeated) {
 TEST_F(StreamLanesTest, AnErrorArrivesAndTheCallersStreamIsAfterWhatWasIssued) {
   StreamLanes lanes(SimulatedDevice::device(), 3);
   for (std::uint64_t seed = 0; seed < 15; ++seed) {
-    const RandomBackward backward(seed);
+    const RandomBackward backward = fixed_backward(seed);
     SCOPED_TRACE(backward.text());
     const TaskGraph& graph = backward.graph;
     for (int bad = 0; bad < graph.size(); ++bad) {
@@ -287,7 +293,7 @@ class CountingStreams : public Observer {
 
 TEST_F(StreamLanesTest, TheObserverSeesEachTaskOnceAndMayThrow) {
   StreamLanes lanes(SimulatedDevice::device(), 3);
-  const RandomBackward backward(3);
+  const RandomBackward backward = fixed_backward(3);
   CountingStreams observer;
   lanes.run(
       backward.graph, [](const Task&) {}, &observer);
@@ -343,7 +349,7 @@ TEST_F(StreamLanesTest, MemoryIsRecordedOnTheCurrentStream) {
 
 TEST_F(StreamLanesTest, ARunInsideARunIsAnError) {
   StreamLanes lanes(SimulatedDevice::device(), 2);
-  const RandomBackward backward(3);
+  const RandomBackward backward = fixed_backward(3);
   EXPECT_THROW(lanes.run(backward.graph,
                          [&](const Task&) { lanes.run(backward.graph, [](const Task&) {}); }),
                std::logic_error);
@@ -358,6 +364,7 @@ TEST_F(StreamLanesTest, SaysWhatIsWrongWithItsArguments) {
   TaskGraph graph;
   graph.add({.lane = 1, .needs = {}});
   EXPECT_THROW(one.run(graph, [](const Task&) {}), std::invalid_argument);
+  EXPECT_THROW(one.run(TaskGraph(LaneRule::any, 1), [](const Task&) {}), std::invalid_argument);
   one.run(TaskGraph(), [](const Task&) { FAIL(); });
 }
 

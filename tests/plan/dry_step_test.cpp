@@ -37,7 +37,7 @@ class TwoLanesInOrder final : public Executor {
   int lanes() const override { return 2; }
   void run(const TaskGraph& graph, const TaskBody& body, Observer* observer) override {
     const IntraOpThreads share(std::max(1, at::get_num_threads() / graph.lanes()));
-    SerialLane(2).run(graph, body, observer);
+    SerialLane().run(graph, body, observer);
   }
 };
 
