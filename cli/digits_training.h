@@ -20,7 +20,6 @@ struct DigitsTraining {
   std::int64_t batch = 64;
   Precision precision = Precision::fp32;
   std::uint64_t seed = 0;  // of weights and of the order of images
-  double learning_rate = 3e-3;
   // Mode auto only: what is planned for so many bytes of activations.
   std::int64_t activation_budget = 0;
 };

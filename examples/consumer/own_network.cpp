@@ -52,12 +52,8 @@ std::shared_ptr<pareprop::StackNetwork> network_of(const std::shared_ptr<Net>& n
 int main() {
   pareprop::memory::install_caching_allocator();
   constexpr std::int64_t kBatch = 16;
-  const auto make_on_meta = [] {
-    const auto net = std::make_shared<Net>();
-    net->to(torch::kMeta);
-    return network_of(net);
-  };
-  pareprop::plan::Planner planner(make_on_meta, {.batch = kBatch});
+  pareprop::plan::Planner planner([] { return network_of(std::make_shared<Net>()); },
+                                  {.batch = kBatch});
   const std::int64_t least = planner.plan(0).smallest_budget;
   const std::int64_t stored = planner.predict(planner.all(pareprop::Mode::stored)).at_most;
   const pareprop::plan::Plan plan = planner.plan(least + (stored - least) / 2);

@@ -108,7 +108,7 @@ void release(void* data) {
   // Atomic, so that the compiler does not drop it as a write to memory about to be freed.
   __atomic_store_n(&block->mark, std::uint64_t{0}, __ATOMIC_RELAXED);
   const auto bytes = static_cast<std::int64_t>(block->asked);
-  detail::count(block->tag, -bytes);
+  detail::count(Counted::cpu, block->tag, -bytes);
   report_to_profiler(data, -bytes);
   if (block->size_class == Block::kSmall) {
     std::free(block->start);
@@ -133,7 +133,7 @@ class CachingAllocator final : public c10::Allocator {
     block->mark = mark_of(block);
     block->tag = current_tag();
     void* const data = block->data();
-    detail::count(block->tag, static_cast<std::int64_t>(bytes));
+    detail::count(Counted::cpu, block->tag, static_cast<std::int64_t>(bytes));
     poison(block, sizeof(Block));
     report_to_profiler(data, static_cast<std::int64_t>(bytes));
     return {data, data, &release, c10::kCPU};
@@ -182,13 +182,13 @@ PoolUsage pool_usage() { return pool().usage(); }
 bool retag(const c10::DataPtr& data, Tag tag) {
   if (data.get_deleter() == &release_meta && data.get_context() != nullptr) {
     auto* const block = static_cast<MetaBlock*>(data.get_context());
-    detail::move(block->tag.exchange(tag), tag, block->bytes);
+    detail::move(Counted::meta, block->tag.exchange(tag), tag, block->bytes);
     return true;
   }
   if (data.get_deleter() != &release) return false;
   if (data.get_context() == nullptr) return true;
   Block* const block = Block::of(data.get_context());
-  detail::move(exchange_tag(block, tag), tag, read_asked(block));
+  detail::move(Counted::cpu, exchange_tag(block, tag), tag, read_asked(block));
   return true;
 }
 

@@ -19,7 +19,7 @@ class MetaMeter final : public c10::Allocator {
   c10::DataPtr allocate(std::size_t bytes) override {
     if (bytes > kLargest) throw_out_of_memory(bytes);
     auto block = std::make_unique<MetaBlock>(static_cast<std::int64_t>(bytes), current_tag());
-    detail::count(block->tag, block->bytes);
+    detail::count(Counted::meta, block->tag, block->bytes);
     return {nullptr, block.release(), &release_meta, c10::Device(c10::kMeta)};
   }
   void copy_data(void*, const void*, std::size_t) const override {}
@@ -29,7 +29,7 @@ class MetaMeter final : public c10::Allocator {
 
 void release_meta(void* context) {
   const std::unique_ptr<MetaBlock> block(static_cast<MetaBlock*>(context));
-  if (block) detail::count(block->tag, -block->bytes);
+  if (block) detail::count(Counted::meta, block->tag, -block->bytes);
 }
 
 void install_meta_meter() {

@@ -33,12 +33,18 @@ struct alignas(64) Gauge {
   }
 };
 
-constinit std::array<Gauge, kTags> tags{};
-constinit Gauge total;
-constinit Gauge activation;
+struct Gauges {
+  std::array<Gauge, kTags> tags{};
+  Gauge total;
+  Gauge activation;
+
+  Gauge& of(Tag tag) { return tags[static_cast<std::size_t>(tag)]; }
+};
+
+constinit std::array<Gauges, 2> all_gauges{};
 constinit thread_local Tag thread_tag = Tag::other;
 
-Gauge& gauge(Tag tag) { return tags[static_cast<std::size_t>(tag)]; }
+Gauges& gauges(Counted what) { return all_gauges[static_cast<std::size_t>(what)]; }
 
 bool is_activation(Tag tag) {
   return tag != Tag::parameters && tag != Tag::gradients && tag != Tag::optimizer;
@@ -57,45 +63,50 @@ TagScope::~TagScope() { thread_tag = previous_; }
 
 Tag current_tag() { return thread_tag; }
 
-Usage usage() {
+Usage usage(Counted what) {
+  const Gauges& all = gauges(what);
   Usage result;
   for (std::size_t i = 0; i < kTags; ++i) {
-    result.live[i] = tags[i].live.load();
-    result.peak[i] = tags[i].peak.load();
+    result.live[i] = all.tags[i].live.load();
+    result.peak[i] = all.tags[i].peak.load();
   }
-  result.total_live = total.live.load();
-  result.total_peak = total.peak.load();
-  result.activation_live = activation.live.load();
-  result.activation_peak = activation.peak.load();
+  result.total_live = all.total.live.load();
+  result.total_peak = all.total.peak.load();
+  result.activation_live = all.activation.live.load();
+  result.activation_peak = all.activation.peak.load();
   return result;
 }
 
-void reset_peaks() {
-  for (Gauge& each : tags) each.reset_peak();
-  total.reset_peak();
-  activation.reset_peak();
+void reset_peaks(Counted what) {
+  Gauges& all = gauges(what);
+  for (Gauge& each : all.tags) each.reset_peak();
+  all.total.reset_peak();
+  all.activation.reset_peak();
 }
 
 PeaksKept::~PeaksKept() {
-  for (std::size_t i = 0; i < kTags; ++i) tags[i].peak.store(before_.peak[i]);
-  total.peak.store(before_.total_peak);
-  activation.peak.store(before_.activation_peak);
+  Gauges& all = gauges(Counted::cpu);
+  for (std::size_t i = 0; i < kTags; ++i) all.tags[i].peak.store(before_.peak[i]);
+  all.total.peak.store(before_.total_peak);
+  all.activation.peak.store(before_.activation_peak);
 }
 
 namespace detail {
 
-void count(Tag tag, std::int64_t bytes) {
-  gauge(tag).add(bytes);
-  total.add(bytes);
-  if (is_activation(tag)) activation.add(bytes);
+void count(Counted what, Tag tag, std::int64_t bytes) {
+  Gauges& all = gauges(what);
+  all.of(tag).add(bytes);
+  all.total.add(bytes);
+  if (is_activation(tag)) all.activation.add(bytes);
 }
 
-void move(Tag from, Tag to, std::int64_t bytes) {
+void move(Counted what, Tag from, Tag to, std::int64_t bytes) {
   if (from == to) return;
-  gauge(from).add(-bytes);
-  gauge(to).add(bytes);
-  if (is_activation(from) && !is_activation(to)) activation.add(-bytes);
-  if (!is_activation(from) && is_activation(to)) activation.add(bytes);
+  Gauges& all = gauges(what);
+  all.of(from).add(-bytes);
+  all.of(to).add(bytes);
+  if (is_activation(from) && !is_activation(to)) all.activation.add(-bytes);
+  if (!is_activation(from) && is_activation(to)) all.activation.add(bytes);
 }
 
 }  // namespace detail

@@ -40,10 +40,14 @@ struct Usage {
   std::int64_t peak_of(Tag tag) const { return peak[static_cast<std::size_t>(tag)]; }
 };
 
+// Which memory: that of the CPU, or what tensors of the meta device would take (meta_meter.h). They
+// are counted apart, so that a step can be planned while another is measured.
+enum class Counted : std::uint8_t { cpu, meta };
+
 // Counters of the whole process. Thread-safe. Zero until the allocator is installed
 // (memory/caching_allocator.h).
-Usage usage();
-void reset_peaks();
+Usage usage(Counted what = Counted::cpu);
+void reset_peaks(Counted what = Counted::cpu);
 
 // Peaks are again what they were when it goes: for memory that was taken and given back meanwhile,
 // and should not count. REQUIRES: no other thread allocates.
@@ -59,10 +63,10 @@ class PeaksKept {
 };
 
 namespace detail {
-void count(Tag tag, std::int64_t bytes);  // negative bytes: released
+void count(Counted what, Tag tag, std::int64_t bytes);  // negative bytes: released
 // Live bytes change their tag. Not two calls of count(): the total, which does not change, would
 // have a peak or a dip that never was.
-void move(Tag from, Tag to, std::int64_t bytes);
+void move(Counted what, Tag from, Tag to, std::int64_t bytes);
 }  // namespace detail
 
 }  // namespace pareprop::memory

@@ -18,10 +18,10 @@ double forward_macs(Model& model, const Batch& batch) {
 
 double activation_peak(Model& model, const Batch& batch, Mode mode) {
   model.set_mode(mode);
-  memory::reset_peaks();
-  const auto before = memory::usage().activation_live;
+  memory::reset_peaks(memory::Counted::meta);
+  const auto before = memory::usage(memory::Counted::meta).activation_live;
   model.loss(batch).backward();
-  const auto peak = memory::usage().activation_peak - before;
+  const auto peak = memory::usage(memory::Counted::meta).activation_peak - before;
   for (auto& parameter : model.parameters()) parameter.mutable_grad().reset();
   return static_cast<double>(peak);
 }

@@ -154,8 +154,8 @@ void install_meta_kernels() {
     for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
       if (name.name.rfind("aten::", 0) != 0) continue;
       const auto op = dispatcher.findSchema(name);
-      if (!op || op->hasComputedKernelForDispatchKey(c10::DispatchKey::Meta) ||
-          !op->hasComputedKernelForDispatchKey(c10::DispatchKey::CPU)) {
+      if (!op || op->hasKernelForDispatchKey(c10::DispatchKey::Meta) ||
+          !op->hasKernelForDispatchKey(c10::DispatchKey::CPU)) {
         continue;
       }
       const std::string full =

@@ -14,7 +14,4 @@ namespace pareprop {
 // most that it can be. Undefined where there is none.
 at::Tensor meta_scratch(const at::Tensor& a, const at::Tensor& b);
 
-// How many real products were tried: their own memory counted in the step that asked.
-std::int64_t tried_products();
-
 }  // namespace pareprop

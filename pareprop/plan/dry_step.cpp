@@ -8,8 +8,8 @@
 
 #include "pareprop/memory/meta_meter.h"
 #include "pareprop/ops/mac_counter.h"
+#include "pareprop/ops/meta_device.h"
 #include "pareprop/ops/meta_kernels.h"
-#include "pareprop/ops/product_scratch.h"
 
 namespace pareprop::plan {
 namespace {
@@ -77,13 +77,15 @@ StepPlan step_plan(const Choice& choice, bool recompute_between) {
 DryStep::DryStep(const MakeNetwork& make, const StepShape& shape) : shape_(shape) {
   memory::install_meta_meter();
   install_meta_kernels();
-  const memory::Usage before = memory::usage();
-  network_ = make();
+  const memory::Usage before = memory::usage(memory::Counted::meta);
+  {
+    const MetaDeviceScope scope;
+    network_ = make();
+  }
   for (const at::Tensor& weight : network_->weights()) {
     if (weight.is_meta()) continue;
     throw std::invalid_argument("plan: expected a network on the meta device, got a weight on " +
-                                weight.device().str() +
-                                "; move it there: module->to(torch::kMeta)");
+                                weight.device().str() + "; make weights without naming a device");
   }
   network_->set_options({.precision = shape_.precision, .arithmetic = shape_.arithmetic});
   memory::TagScope tag(memory::Tag::optimizer);
@@ -92,10 +94,12 @@ DryStep::DryStep(const MakeNetwork& make, const StepShape& shape) : shape_(shape
       if (weight.requires_grad()) optimizer_.push_back(at::empty_like(weight.detach()));
     }
   }
-  own_ = minus_live(memory::usage(), before);
+  own_ = minus_live(memory::usage(memory::Counted::meta), before);
 }
 
-memory::Usage DryStep::others() const { return minus_live(memory::usage(), own_); }
+memory::Usage DryStep::others() const {
+  return minus_live(memory::usage(memory::Counted::meta), own_);
+}
 
 // Returns the multiply-accumulates of the forward pass.
 Macs DryStep::backward(std::int64_t batch) {
@@ -104,17 +108,11 @@ Macs DryStep::backward(std::int64_t batch) {
   return {counter.forward_macs()};
 }
 
-// Once more where a product's scratch was tried, whose memory was counted too.
 Macs DryStep::metered_backward(MeteredLane& lane, std::int64_t batch, bool accumulates) {
+  drop_gradients(*network_);
   if (accumulates) backward(batch);
-  Macs macs;
-  for (std::int64_t tried = -1; tried != tried_products();) {
-    tried = tried_products();
-    if (!accumulates) drop_gradients(*network_);
-    lane.begin();
-    macs = backward(batch);
-  }
-  return macs;
+  lane.begin();
+  return backward(batch);
 }
 
 Prediction DryStep::run(const StepPlan& plan) {

@@ -23,17 +23,17 @@ std::int64_t MeteredRun::worst_meeting() const {
 
 void MeteredLane::begin() {
   runs_.clear();
-  memory::reset_peaks();
+  memory::reset_peaks(memory::Counted::meta);
   peaks_ = {};
 }
 
 void MeteredLane::reset_peaks() {
   peaks_ = usage();
-  memory::reset_peaks();
+  memory::reset_peaks(memory::Counted::meta);
 }
 
 memory::Usage MeteredLane::usage() const {
-  memory::Usage usage = memory::usage();
+  memory::Usage usage = memory::usage(memory::Counted::meta);
   for (std::size_t tag = 0; tag < memory::kTags; ++tag) {
     usage.peak[tag] = std::max(usage.peak[tag], peaks_.peak[tag]);
   }
@@ -43,12 +43,12 @@ memory::Usage MeteredLane::usage() const {
 }
 
 std::int64_t MeteredLane::peak_since_last_run() const {
-  const memory::Usage usage = memory::usage();
+  const memory::Usage usage = memory::usage(memory::Counted::meta);
   return only_activations_ ? usage.activation_peak : usage.total_peak;
 }
 
 std::int64_t MeteredLane::live() const {
-  const memory::Usage usage = memory::usage();
+  const memory::Usage usage = memory::usage(memory::Counted::meta);
   return only_activations_ ? usage.activation_live : usage.total_live;
 }
 

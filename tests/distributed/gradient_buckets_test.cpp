@@ -83,7 +83,7 @@ void two_micro_steps(models::Model& model, const std::function<void()>& before_l
 }
 
 TEST(GradientBuckets, BlocksAreSentInTheBackwardPassOfTheLastMicroStepOnly) {
-  const auto expected = testing::small_vit(1, {4}), model = testing::small_vit(1, {4});
+  const auto expected = train::testing::small_vit(1, {4}), model = train::testing::small_vit(1, {4});
   Twin group;
   GradientBuckets buckets(*model, group, 20000);
   const std::vector<Watch> watches = watched(*model, buckets);
@@ -117,7 +117,7 @@ TEST(GradientBuckets, BlocksAreSentInTheBackwardPassOfTheLastMicroStepOnly) {
 }
 
 TEST(GradientBuckets, TellARecorderWhenEachWasSentAndHadArrived) {
-  const auto model = testing::small_vit(1, {4});
+  const auto model = train::testing::small_vit(1, {4});
   Twin group;
   GradientBuckets buckets(*model, group, 20000);
   const std::vector<Watch> watches = watched(*model, buckets);
@@ -144,7 +144,7 @@ TEST(GradientBuckets, TellARecorderWhenEachWasSentAndHadArrived) {
 
 TEST(GradientBuckets, InOneProcessDoNothing) {
   const auto group = make_process_group({});
-  const auto model = testing::small_vit(1);
+  const auto model = train::testing::small_vit(1);
   GradientBuckets buckets(*model, *group);
   EXPECT_FALSE(buckets.on_block());
   buckets.begin();

@@ -156,11 +156,11 @@ int stop_and_fail(const std::string& folder) {
 
 // All but rank 0 have other values: KEY VALUE KEY VALUE...
 void compare_configs(ProcessGroup& group, const Arguments& a) {
-  TrainConfig config;
+  train::TrainConfig config;
   for (std::size_t i = 2; group.rank() != 0 && i < a.size(); i += 2) {
-    set_field(config, a[i], a.at(i + 1));
+    train::set_field(config, a[i], a.at(i + 1));
   }
-  check_same_config(config, group);
+  train::check_same_config(config, group);
 }
 
 int in_group(const Arguments& a) {

@@ -143,7 +143,7 @@ TEST(DryStep, MeetingsOfLanesAreThoseOfActivationsWhenOnlyTheyCount) {
   model->train();
   model->set_executor(lane);
   model->set_plan(plan);
-  const std::int64_t before = memory::usage().activation_live;
+  const std::int64_t before = memory::usage(memory::Counted::meta).activation_live;
   const auto step = [&] {
     model->loss(model->example(2, 0), {.pass = std::make_shared<Pass>(0, 0)}).backward();
   };

@@ -176,15 +176,16 @@ class TinyNetwork : public models::Model {
   Stack stack_{nullptr};
 };
 
-// Asks for more memory than any machine has in its second step of mode stored.
+// Asks for more memory than any machine has in its third step that stores everything: after the
+// reference, and the step that was compared with it.
 class Greedy : public TinyNetwork {
  public:
   explicit Greedy(const models::WeightOptions& weights)
       : TinyNetwork(weights,
                     [this](const at::Tensor& x, const BranchCall&) { return x.mul(weight_); }) {}
   at::Tensor forward(const models::Batch& batch, const models::ForwardOptions& options) override {
-    const bool stored = stack_->options().mode == Mode::stored && !options.reference;
-    if (stored && !batch.input.is_meta() && ++steps_ > 1) at::zeros({std::int64_t{1} << 50});
+    if (plan().stores_all() && !batch.input.is_meta() && ++steps_ > 2)
+      at::zeros({std::int64_t{1} << 50});
     return TinyNetwork::forward(batch, options);
   }
 
