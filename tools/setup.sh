@@ -8,7 +8,7 @@ export PATH
 
 packages=(g++ cmake ninja-build ccache git python3-venv libgtest-dev libgmock-dev libcli11-dev
           nlohmann-json3-dev libbenchmark-dev clang-format clang-tidy
-          libgloo-dev libturbojpeg0-dev libstb-dev zlib1g-dev dataset-fashion-mnist)
+          libgloo-dev libturbojpeg0-dev libspng-dev libxxhash-dev zlib1g-dev dataset-fashion-mnist)
 requirements=(torch==2.13.0 numpy safetensors==0.8.0 transformers==5.22.0 pillow tokenizers==0.23.3 tensorboard==2.21.0
               perfetto==0.59.1)
 stamp=.venv/.stamp

@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <initializer_list>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "tests/data/expect_part.h"
 #include "tests/data/images/image_files.h"
@@ -55,16 +57,33 @@ std::string chunk(const std::string& type, const std::string& data) {
          big_endian(static_cast<std::uint32_t>(sum));
 }
 
-// An 8-bit grey PNG of one IDAT chunk.
-std::string png(std::uint32_t width, std::uint32_t height, const std::string& levels) {
-  std::string packed(compressBound(levels.size()), '\0');
+std::string deflated(const std::string& content) {
+  std::string packed(compressBound(content.size()), '\0');
   uLongf size = packed.size();
   compress(reinterpret_cast<Bytef*>(packed.data()), &size,
-           reinterpret_cast<const Bytef*>(levels.data()), levels.size());
+           reinterpret_cast<const Bytef*>(content.data()), content.size());
   packed.resize(size);
-  return "\x89PNG\r\n\x1a\n" +
-         chunk("IHDR", big_endian(width) + big_endian(height) + std::string("\x08\0\0\0\0", 5)) +
-         chunk("IDAT", packed) + chunk("IEND", "");
+  return packed;
+}
+
+// How the pixels are written, and chunks that come before them. By default 8 bits of grey.
+struct PngKind {
+  char bits = 8, colour = 0;
+  std::string chunks = {};
+};
+
+// A PNG of one IDAT chunk. Each of its rows begins with the number of its filter.
+std::string png(std::uint32_t width, std::uint32_t height, const std::string& rows,
+                const PngKind& kind = {}) {
+  const std::string header{kind.bits, kind.colour, 0, 0, 0};
+  return "\x89PNG\r\n\x1a\n" + chunk("IHDR", big_endian(width) + big_endian(height) + header) +
+         kind.chunks + chunk("IDAT", deflated(rows)) + chunk("IEND", "");
+}
+
+std::string row(std::initializer_list<int> bytes) {
+  std::string text(1, '\0');
+  for (const int byte : bytes) text += static_cast<char>(byte);
+  return text;
 }
 
 TEST(DecodePng, GivesThePixelsThatWereWritten) {
@@ -88,6 +107,28 @@ TEST(DecodePng, LeavesOpacityOut) {
   EXPECT_EQ(decode(png_bytes(with_opacity)), rgb);
 }
 
+TEST(DecodePng, ReadsEveryKindOfPixel) {
+  const auto two = [](const std::string& rows, const PngKind& kind) {
+    return decode(png(2, 1, rows, kind)).pixels;
+  };
+  const std::vector<std::uint8_t> grey{0x12, 0xab}, rgb{1, 2, 3, 4, 5, 6};
+  EXPECT_EQ(two(row({0x40}), {1, 0}), (std::vector<std::uint8_t>{0, 255}));
+  EXPECT_EQ(two(row({0x90}), {2, 0}), (std::vector<std::uint8_t>{2 * 85, 85}));
+  EXPECT_EQ(two(row({0x3f}), {4, 0}), (std::vector<std::uint8_t>{3 * 17, 255}));
+  EXPECT_EQ(two(row({0x12, 0xab}), {8, 0}), grey);
+  EXPECT_EQ(two(row({0x12, 99, 0xab, 99}), {16, 0}), grey);
+  EXPECT_EQ(two(row({0x12, 99, 0xab, 99}), {8, 4}), grey);
+  EXPECT_EQ(two(row({0x12, 99, 99, 99, 0xab, 99, 99, 99}), {16, 4}), grey);
+  EXPECT_EQ(two(row({1, 2, 3, 4, 5, 6}), {8, 2}), rgb);
+  EXPECT_EQ(two(row({1, 99, 2, 99, 3, 99, 4, 99, 5, 99, 6, 99}), {16, 2}), rgb);
+  EXPECT_EQ(two(row({1, 2, 3, 99, 4, 5, 6, 99}), {8, 6}), rgb);
+  EXPECT_EQ(two(row({1, 99, 2, 99, 3, 99, 99, 99, 4, 99, 5, 99, 6, 99, 99, 99}), {16, 6}), rgb);
+  const std::string palette = chunk("PLTE", "\4\5\6\1\2\3");
+  EXPECT_EQ(two(row({0x80}), {1, 3, palette}), rgb);
+  EXPECT_EQ(two(row({1, 0}), {8, 3, palette + chunk("tRNS", "\x7f")}), rgb);
+  EXPECT_EQ(two(row({0x12, 0xab}), {8, 0, chunk("tRNS", std::string("\0\x12", 2))}), grey);
+}
+
 TEST(DecodePng, RefusesDamage) {
   const std::string good = png(2, 1, std::string("\0ab", 3));
   EXPECT_EQ(decode(good), (Image{1, 2, 1, {'a', 'b'}}));
@@ -103,18 +144,40 @@ TEST(DecodePng, RefusesDamage) {
 }
 
 TEST(DecodePng, RefusesHugeImagesBeforeTheyAreDecoded) {
-  expect_part(codec_error(png(60000, 60000, "x")), "damaged");  // stb_image's own limit
+  expect_part(codec_error(png(60000, 60000, "x")),
+              "the image is 60000 x 60000 pixels; expected 1 to 100000000 pixels");
   expect_part(codec_error(png(16000, 16000, "x")),
               "the image is 16000 x 16000 pixels; expected 1 to 100000000 pixels");
   expect_part(codec_error(png(3, 3, std::string(12, '\0')), 8), "3 x 3 pixels; expected 1 to 8");
   EXPECT_EQ(decode_image(bytes_of(png(3, 3, std::string(12, '\0'))), {}, 9).height, 3);
 }
 
-// 64 MB of zeros for an image of one pixel: refused when more memory is asked for than it can need.
+// 64 MB of zeros for an image of one pixel.
 TEST(DecodePng, RefusesDataThatUnpacksToMuchMoreThanTheImage) {
   const std::string bomb = png(1, 1, std::string(std::size_t{64} << 20, '\0'));
   EXPECT_LT(bomb.size(), 100'000u);
   expect_part(codec_error(bomb), "the PNG image is damaged");
+}
+
+TEST(DecodePng, RefusesDataThatCannotUnpackToTheImage) {
+  expect_part(codec_error(png(10'000, 10'000, "x")),
+              "the PNG image is damaged: it has too little data for its size");
+}
+
+TEST(DecodePng, DoesNotUnpackTexts) {
+  const std::string text = "Comment" + std::string(2, '\0') + deflated(std::string(1 << 22, 'x'));
+  std::string texts;
+  for (int i = 0; i < 1001; ++i) texts += chunk("zTXt", text);
+  EXPECT_EQ(decode(png(1, 1, row({7}), {8, 0, texts})), (Image{1, 1, 1, {7}}));
+}
+
+TEST(DecodePng, RefusesWrongCheckSumsOfOtherChunks) {
+  const std::string text = chunk("tEXt", std::string("Comment\0x", 9));
+  const std::string good = png(1, 1, row({7}), {8, 0, text});
+  EXPECT_EQ(decode(good), (Image{1, 1, 1, {7}}));
+  std::string damaged = good;
+  damaged[good.find("Comment")] = 'D';
+  expect_part(codec_error(damaged), "the PNG image is damaged: the check sum of a chunk is wrong");
 }
 
 TEST(DecodeJpeg, IsCloseToWhatWasWritten) {

@@ -1,19 +1,14 @@
 #include "tests/data/images/image_files.h"
 
+#include <spng.h>
 #include <turbojpeg.h>
 #include <zlib.h>
 
+#include <cstdlib>
+#include <memory>
 #include <stdexcept>
 
 #include "pareprop/data/counter_random.h"
-
-#define STB_IMAGE_WRITE_STATIC
-#define STB_IMAGE_WRITE_IMPLEMENTATION
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wunused-function"
-#pragma GCC diagnostic ignored "-Wmissing-field-initializers"
-#include <stb/stb_image_write.h>
-#pragma GCC diagnostic pop
 
 namespace pareprop::data::testing {
 
@@ -57,13 +52,26 @@ std::string jpeg_bytes(const Image& image, int quality) {
 }
 
 std::string png_bytes(const Image& image) {
-  int size = 0;
-  unsigned char* const data =
-      stbi_write_png_to_mem(image.pixels.data(), image.width * image.channels, image.width,
-                            image.height, image.channels, &size);
-  const std::string bytes(reinterpret_cast<char*>(data), static_cast<std::size_t>(size));
-  STBIW_FREE(data);
-  return bytes;
+  constexpr spng_color_type kColours[] = {
+      SPNG_COLOR_TYPE_GRAYSCALE, SPNG_COLOR_TYPE_GRAYSCALE_ALPHA, SPNG_COLOR_TYPE_TRUECOLOR,
+      SPNG_COLOR_TYPE_TRUECOLOR_ALPHA};
+  const std::unique_ptr<spng_ctx, void (*)(spng_ctx*)> encoder(spng_ctx_new(SPNG_CTX_ENCODER),
+                                                               spng_ctx_free);
+  spng_ihdr header{};
+  header.width = static_cast<std::uint32_t>(image.width);
+  header.height = static_cast<std::uint32_t>(image.height);
+  header.bit_depth = 8;
+  header.color_type = static_cast<std::uint8_t>(kColours[image.channels - 1]);
+  spng_set_option(encoder.get(), SPNG_ENCODE_TO_BUFFER, 1);
+  spng_set_ihdr(encoder.get(), &header);
+  int failed = spng_encode_image(encoder.get(), image.pixels.data(), image.pixels.size(),
+                                 SPNG_FMT_PNG, SPNG_ENCODE_FINALIZE);
+  if (failed != 0) throw std::runtime_error(spng_strerror(failed));
+  std::size_t size = 0;
+  const std::unique_ptr<void, void (*)(void*)> data(
+      spng_get_png_buffer(encoder.get(), &size, &failed), std::free);
+  if (data == nullptr) throw std::runtime_error(spng_strerror(failed));
+  return {static_cast<const char*>(data.get()), size};
 }
 
 Image slope(int height, int width, int channels) {

@@ -20,7 +20,7 @@ std::string idx_bytes(const std::vector<std::uint32_t>& sizes, const std::string
 
 std::string gzip_bytes(const std::string& content);
 
-// By turbojpeg and stb_image_write.
+// By turbojpeg and libspng.
 std::string jpeg_bytes(const Image& image, int quality = 95);
 std::string png_bytes(const Image& image);
 
