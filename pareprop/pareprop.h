@@ -6,6 +6,7 @@
 #include "pareprop/memory/meter.h"
 #include "pareprop/ops/layer_norm.h"
 #include "pareprop/ops/linear.h"
+#include "pareprop/ops/meta_device.h"    // networks without memory, for plans
 #include "pareprop/ops/random_stream.h"  // dropout that is drawn again
 #include "pareprop/plan/planner.h"
 #include "pareprop/reversible/checkpoint.h"

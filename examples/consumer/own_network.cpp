@@ -52,8 +52,11 @@ std::shared_ptr<pareprop::StackNetwork> network_of(const std::shared_ptr<Net>& n
 int main() {
   pareprop::memory::install_caching_allocator();
   constexpr std::int64_t kBatch = 16;
-  pareprop::plan::Planner planner([] { return network_of(std::make_shared<Net>()); },
-                                  {.batch = kBatch});
+  const auto make_on_meta = [] {
+    const pareprop::MetaDeviceScope scope;  // weights have shapes and no memory
+    return network_of(std::make_shared<Net>());
+  };
+  pareprop::plan::Planner planner(make_on_meta, {.batch = kBatch});
   const std::int64_t least = planner.plan(0).smallest_budget;
   const std::int64_t stored = planner.predict(planner.all(pareprop::Mode::stored)).at_most;
   const pareprop::plan::Plan plan = planner.plan(least + (stored - least) / 2);

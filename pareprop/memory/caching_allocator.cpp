@@ -10,7 +10,7 @@
 #include <new>
 
 #include "pareprop/memory/block_pool.h"
-#include "pareprop/memory/meta_block.h"
+#include "pareprop/memory/meta_meter.h"
 #include "pareprop/memory/out_of_memory.h"
 #include "pareprop/memory/poison.h"
 

@@ -5,7 +5,6 @@
 #include <limits>
 #include <memory>
 
-#include "pareprop/memory/meta_block.h"
 #include "pareprop/memory/meter.h"
 #include "pareprop/memory/out_of_memory.h"
 #include "pareprop/memory/size_classes.h"

@@ -11,15 +11,13 @@
 #include <cmath>
 #include <optional>
 
-#include "pareprop/ops/consumed_tape.h"
 #include "pareprop/ops/kernels/attention_kernel.h"
 #include "pareprop/ops/kernels/gemm.h"
-#include "pareprop/ops/lean_tape.h"
 #include "pareprop/ops/mac_counter.h"
 #include "pareprop/ops/meta_device.h"
 #include "pareprop/ops/precision.h"
 #include "pareprop/ops/product.h"
-#include "pareprop/ops/recording.h"
+#include "pareprop/ops/tape_scopes.h"
 
 namespace pareprop {
 namespace {

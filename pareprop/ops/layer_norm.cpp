@@ -3,8 +3,8 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "pareprop/ops/precision.h"
-#include "pareprop/ops/recording.h"
 #include "pareprop/ops/row_ops.h"
+#include "pareprop/ops/tape_scopes.h"
 
 namespace pareprop {
 namespace {

@@ -3,10 +3,9 @@
 #include <ATen/ops/empty.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "pareprop/ops/lean_tape.h"
 #include "pareprop/ops/precision.h"
 #include "pareprop/ops/product.h"
-#include "pareprop/ops/recording.h"
+#include "pareprop/ops/tape_scopes.h"
 #include "pareprop/ops/weight_gradient.h"
 
 namespace pareprop {

@@ -7,15 +7,13 @@
 
 #include <algorithm>
 
-#include "pareprop/ops/consumed_tape.h"
-#include "pareprop/ops/lean_tape.h"
 #include "pareprop/ops/linear.h"
 #include "pareprop/ops/mac_counter.h"
 #include "pareprop/ops/meta_device.h"
 #include "pareprop/ops/precision.h"
 #include "pareprop/ops/product.h"
-#include "pareprop/ops/recording.h"
 #include "pareprop/ops/row_ops.h"
+#include "pareprop/ops/tape_scopes.h"
 #include "pareprop/ops/weight_gradient.h"
 
 namespace pareprop {

@@ -8,8 +8,8 @@
 
 #include <algorithm>
 
-#include "pareprop/ops/recording.h"
 #include "pareprop/ops/row_ops.h"
+#include "pareprop/ops/tape_scopes.h"
 
 namespace pareprop {
 namespace {

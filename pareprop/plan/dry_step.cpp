@@ -8,7 +8,6 @@
 
 #include "pareprop/memory/meta_meter.h"
 #include "pareprop/ops/mac_counter.h"
-#include "pareprop/ops/meta_device.h"
 #include "pareprop/ops/meta_kernels.h"
 
 namespace pareprop::plan {
@@ -78,14 +77,11 @@ DryStep::DryStep(const MakeNetwork& make, const StepShape& shape) : shape_(shape
   memory::install_meta_meter();
   install_meta_kernels();
   const memory::Usage before = memory::usage(memory::Counted::meta);
-  {
-    const MetaDeviceScope scope;
-    network_ = make();
-  }
+  network_ = make();
   for (const at::Tensor& weight : network_->weights()) {
     if (weight.is_meta()) continue;
     throw std::invalid_argument("plan: expected a network on the meta device, got a weight on " +
-                                weight.device().str() + "; make weights without naming a device");
+                                weight.device().str() + "; make it within a pareprop::MetaDeviceScope");
   }
   network_->set_options({.precision = shape_.precision, .arithmetic = shape_.arithmetic});
   memory::TagScope tag(memory::Tag::optimizer);

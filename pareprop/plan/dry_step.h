@@ -34,8 +34,7 @@ struct Prediction : memory::Usage {
   std::int64_t at_most = 0;
 };
 
-// Makes a network whose weights are on the meta device: where their device is not named, they are
-// (MetaDeviceScope).
+// Makes a network whose weights are on the meta device (MetaDeviceScope makes any module there).
 using MakeNetwork = std::function<std::shared_ptr<Network>()>;
 
 // Training steps of a network on the meta device: what they take, without taking it.

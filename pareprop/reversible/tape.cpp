@@ -10,10 +10,9 @@
 #include <unordered_set>
 
 #include "pareprop/memory/meter.h"
-#include "pareprop/ops/consumed_tape.h"
 #include "pareprop/ops/describe.h"
-#include "pareprop/ops/lean_tape.h"
 #include "pareprop/ops/random_stream.h"
+#include "pareprop/ops/tape_scopes.h"
 
 namespace pareprop {
 namespace {

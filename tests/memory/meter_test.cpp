@@ -35,15 +35,15 @@ TEST(Meter, TagScopesNestAndBelongToTheirThread) {
 
 TEST(Meter, CountsTagTotalAndActivation) {
   const Usage before = usage();
-  detail::count(Tag::parameters, 1000);
-  detail::count(Tag::tape, 300);
+  detail::count(Counted::cpu, Tag::parameters, 1000);
+  detail::count(Counted::cpu, Tag::tape, 300);
   Usage now = usage();
   EXPECT_EQ(now.live_of(Tag::parameters) - before.live_of(Tag::parameters), 1000);
   EXPECT_EQ(now.live_of(Tag::tape) - before.live_of(Tag::tape), 300);
   EXPECT_EQ(now.total_live - before.total_live, 1300);
   EXPECT_EQ(now.activation_live - before.activation_live, 300);
-  detail::count(Tag::tape, -300);
-  detail::count(Tag::parameters, -1000);
+  detail::count(Counted::cpu, Tag::tape, -300);
+  detail::count(Counted::cpu, Tag::parameters, -1000);
   now = usage();
   EXPECT_EQ(now.live, before.live);
   EXPECT_EQ(now.total_live, before.total_live);
@@ -54,9 +54,9 @@ TEST(Meter, WhichTagsAreActivations) {
   for (std::size_t i = 0; i < kTags; ++i) {
     const Tag tag = static_cast<Tag>(i);
     const std::int64_t before = usage().activation_live;
-    detail::count(tag, 8);
+    detail::count(Counted::cpu, tag, 8);
     const bool counted = usage().activation_live == before + 8;
-    detail::count(tag, -8);
+    detail::count(Counted::cpu, tag, -8);
     EXPECT_EQ(counted, tag == Tag::streams || tag == Tag::tape || tag == Tag::other) << name(tag);
   }
 }
@@ -65,9 +65,9 @@ TEST(Meter, PeaksStayUntilTheyAreReset) {
   reset_peaks();
   const Usage before = usage();
   EXPECT_EQ(before.peak, before.live);
-  detail::count(Tag::streams, 500);
-  detail::count(Tag::streams, -500);
-  detail::count(Tag::optimizer, 200);
+  detail::count(Counted::cpu, Tag::streams, 500);
+  detail::count(Counted::cpu, Tag::streams, -500);
+  detail::count(Counted::cpu, Tag::optimizer, 200);
   Usage now = usage();
   EXPECT_EQ(now.peak_of(Tag::streams) - before.live_of(Tag::streams), 500);
   EXPECT_EQ(now.peak_of(Tag::optimizer) - before.live_of(Tag::optimizer), 200);
@@ -78,25 +78,25 @@ TEST(Meter, PeaksStayUntilTheyAreReset) {
   now = usage();
   EXPECT_EQ(now.peak, now.live);
   EXPECT_EQ(now.total_peak, before.total_live + 200);
-  detail::count(Tag::optimizer, -200);
+  detail::count(Counted::cpu, Tag::optimizer, -200);
 }
 
 TEST(Meter, MoveLeavesTheTotalAloneAndItsPeakToo) {
-  detail::count(Tag::tape, 700);
+  detail::count(Counted::cpu, Tag::tape, 700);
   reset_peaks();
   const Usage before = usage();
-  detail::move(Tag::tape, Tag::gradients, 700);
+  detail::move(Counted::cpu, Tag::tape, Tag::gradients, 700);
   const Usage now = usage();
   EXPECT_EQ(now.live_of(Tag::tape), before.live_of(Tag::tape) - 700);
   EXPECT_EQ(now.live_of(Tag::gradients), before.live_of(Tag::gradients) + 700);
   EXPECT_EQ(now.activation_live, before.activation_live - 700);
   EXPECT_EQ(now.total_live, before.total_live);
   EXPECT_EQ(now.total_peak, before.total_peak);
-  detail::move(Tag::gradients, Tag::tape, 700);
+  detail::move(Counted::cpu, Tag::gradients, Tag::tape, 700);
   EXPECT_EQ(usage().live, before.live);
-  detail::move(Tag::tape, Tag::tape, 700);
+  detail::move(Counted::cpu, Tag::tape, Tag::tape, 700);
   EXPECT_EQ(usage().live, before.live);
-  detail::count(Tag::tape, -700);
+  detail::count(Counted::cpu, Tag::tape, -700);
 }
 
 TEST(Meter, ExactUnderConcurrency) {
@@ -110,14 +110,14 @@ TEST(Meter, ExactUnderConcurrency) {
   for (int t = 0; t < kThreads; ++t) {
     threads.emplace_back([&, t] {
       const Tag tag = static_cast<Tag>(static_cast<std::size_t>(t) % kTags);
-      detail::count(tag, 10);
+      detail::count(Counted::cpu, tag, 10);
       all_hold.arrive_and_wait();
       for (int i = 0; i < kRounds; ++i) {
-        detail::count(Tag::tape, 7);
-        detail::move(Tag::tape, tag, 7);
-        detail::count(tag, -7);
+        detail::count(Counted::cpu, Tag::tape, 7);
+        detail::move(Counted::cpu, Tag::tape, tag, 7);
+        detail::count(Counted::cpu, tag, -7);
       }
-      detail::count(tag, -10);
+      detail::count(Counted::cpu, tag, -10);
     });
   }
   for (std::thread& each : threads) each.join();
@@ -144,7 +144,7 @@ TEST(Meter, ThePeakOfThreadsThatGrowTogetherIsTheirSum) {
       start.arrive_and_wait();
       std::int64_t seen = 0;
       for (int i = 0; i < kAdds; ++i) {
-        detail::count(Tag::streams, 3);
+        detail::count(Counted::cpu, Tag::streams, 3);
         const std::int64_t peak = usage().peak_of(Tag::streams);
         if (peak < seen) ++backwards;
         seen = peak;
@@ -153,7 +153,7 @@ TEST(Meter, ThePeakOfThreadsThatGrowTogetherIsTheirSum) {
   }
   for (std::thread& each : threads) each.join();
   const Usage now = usage();
-  detail::count(Tag::streams, -3 * kThreads * kAdds);
+  detail::count(Counted::cpu, Tag::streams, -3 * kThreads * kAdds);
   EXPECT_EQ(backwards, 0);
   EXPECT_EQ(now.live_of(Tag::streams) - before.live_of(Tag::streams), 3 * kThreads * kAdds);
   EXPECT_EQ(now.peak_of(Tag::streams), now.live_of(Tag::streams));

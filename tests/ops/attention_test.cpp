@@ -8,8 +8,8 @@
 #include <gtest/gtest.h>
 
 #include "pareprop/ops/compare.h"
-#include "pareprop/ops/consumed_tape.h"
 #include "pareprop/ops/random_stream.h"
+#include "pareprop/ops/tape_scopes.h"
 #include "tests/ops/gradcheck.h"
 
 namespace pareprop {

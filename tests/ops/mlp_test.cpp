@@ -8,9 +8,9 @@
 #include <gtest/gtest.h>
 
 #include "pareprop/ops/compare.h"
-#include "pareprop/ops/consumed_tape.h"
 #include "pareprop/ops/deferred_gradients.h"
 #include "pareprop/ops/precision.h"
+#include "pareprop/ops/tape_scopes.h"
 #include "tests/ops/gradcheck.h"
 
 namespace pareprop {

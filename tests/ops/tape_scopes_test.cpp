@@ -1,4 +1,4 @@
-#include "pareprop/ops/lean_tape.h"
+#include "pareprop/ops/tape_scopes.h"
 
 #include <ATen/ops/randn.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,6 @@
 
 #include "pareprop/memory/caching_allocator.h"
 #include "pareprop/ops/attention.h"
-#include "pareprop/ops/consumed_tape.h"
 #include "pareprop/ops/kernels/gemm.h"
 #include "pareprop/ops/linear.h"
 #include "pareprop/ops/mlp.h"

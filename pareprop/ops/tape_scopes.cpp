@@ -1,9 +1,15 @@
-#include "pareprop/ops/consumed_tape.h"
+#include "pareprop/ops/tape_scopes.h"
 
 namespace pareprop {
 namespace {
+thread_local bool lean_now = false;
 thread_local bool consumed_now = false;
-}
+}  // namespace
+
+LeanTapeScope::LeanTapeScope(bool lean) : previous_(lean_now) { lean_now = lean; }
+LeanTapeScope::~LeanTapeScope() { lean_now = previous_; }
+
+bool tape_is_lean() { return lean_now; }
 
 ConsumeScope::ConsumeScope(bool consumed) : previous_(consumed_now) { consumed_now = consumed; }
 ConsumeScope::~ConsumeScope() { consumed_now = previous_; }
