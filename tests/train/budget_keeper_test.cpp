@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <stdexcept>
 
+#include "pareprop/io/input_file.h"
 #include "pareprop/memory/caching_allocator.h"
 #include "pareprop/train/trainer.h"
 #include "tests/io/temporary_folder.h"
@@ -146,7 +147,7 @@ TEST_F(BudgetKeeperTest, ProcessesOfAMachineDivideWhatIsFree) {
 
 TEST_F(BudgetKeeperTest, PlansAreTightenedWhenSomethingElseTakesMemory) {
   config_.budget = "28MiB";
-  config_.steps = 6;
+  config_.steps = config_.trace = 6;
   at::Tensor other;
   TrainEvents events = listening();
   events.on_step = [&](const StepRecord& record, std::int64_t, double) {
@@ -157,6 +158,9 @@ TEST_F(BudgetKeeperTest, PlansAreTightenedWhenSomethingElseTakesMemory) {
   EXPECT_NE(said_.find("stored SSSSSS"), std::string::npos) << said_;
   EXPECT_NE(said_.find("from now on"), std::string::npos) << said_;
   EXPECT_LE(result.steps.back().peak_bytes, result.budget_bytes);
+  // Whoever watches the stacks still does after their plans have changed.
+  const std::string trace = io::read_text_file(std::filesystem::path(config_.out) / "trace.json");
+  EXPECT_NE(trace.find("lane 0 gradient"), std::string::npos);
 }
 
 TEST_F(BudgetKeeperTest, StopsAndSavesWhenNothingLeanerIsLeft) {

@@ -19,7 +19,7 @@ except ImportError as error:
 
 PROGRAM = ""
 SPECIAL = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
-REPOSITORY = Path(__file__).resolve().parents[2]
+REPOSITORY = Path(__file__).resolve().parents[3]
 # Prose, code, numbers.
 FILES = [REPOSITORY / name for name in
          ["data/persuasion.txt", "README.md", "Makefile", "pareprop/data/text/unicode_ranges.inc"]]
