@@ -38,11 +38,12 @@ int evaluate_run(const EvalFlags& flags, const Console& console) {
   if (!flags.data.empty()) run.config.data = flags.data;
   run.config.batch = flags.batch;
   if (run.tokenizer) run.config.tokenizer = train::tokenizer_folder(flags.run).string();
-  train::TrainingData data = train::open_data(run.config);
-  if (data.text.has_value() != run.tokenizer.has_value()) {
-    throw std::invalid_argument(run.config.data + " is " + (data.text ? "text" : "images") +
-                                ", and the run is of " + (data.text ? "images" : "text"));
+  if (const bool text = train::names_text(run.config.data); text != run.tokenizer.has_value()) {
+    throw std::invalid_argument("the data '" + run.config.data + "' is " +
+                                (text ? "text" : "images") + ", and the run was trained on " +
+                                (text ? "images" : "text") + ": name data of that kind (--data)");
   }
+  train::TrainingData data = train::open_data(run.config);
   if (data.class_names() != run.class_names) {
     throw std::invalid_argument("the classes of " + run.config.data + " are not those of the run");
   }
@@ -59,12 +60,18 @@ int evaluate_run(const EvalFlags& flags, const Console& console) {
         }});
   }
   const auto skipped = batches.skipped();
+  if (!skipped.empty()) {
+    say(console.err, "eval", train::left_out_text(skipped, run.config.data));
+  }
+  if (found.rows == 0) {
+    throw std::runtime_error("nothing was evaluated: none of the data held out in '" +
+                             run.config.data + "' could be read");
+  }
   if (!json.takes_stdout()) {
     console.out << "loss " << text::fixed(found.loss, 4) << ", right "
                 << percent_text(found.accuracy) << " of " << found.rows
                 << (data.text ? " masked tokens\n" : " images\n");
   }
-  for (const std::string& line : skipped) say(console.err, "eval", "left out: " + line);
   json.write({{"run", flags.run},
               {"data", run.config.data},
               {"weights", run.weights},

@@ -5,6 +5,7 @@
 #include <CLI/Formatter.hpp>
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <memory>
@@ -147,10 +148,26 @@ std::string end_text(const train::TrainConfig& config, const train::TrainResult&
   return "";
 }
 
-std::string evaluation_text(const train::Evaluation& evaluation) {
-  if (evaluation.rows == 0) return "";
-  return "; evaluation loss " + text::fixed(evaluation.loss, 4) + ", right " +
-         percent_text(evaluation.accuracy) + " of " + std::to_string(evaluation.rows);
+std::string evaluation_text(const train::TrainResult& result) {
+  const auto text = [](const auto& found, const std::string& rest) {
+    return "; evaluation loss " + text::fixed(found.loss, 4) + ", right " +
+           percent_text(found.accuracy) + rest;
+  };
+  if (result.evaluation.rows > 0) {
+    return text(result.evaluation, " of " + std::to_string(result.evaluation.rows));
+  }
+  if (result.evaluations.empty()) return "";
+  const train::EvaluationRecord& before = result.evaluations.back();  // it was resumed
+  return text(before, " at step " + std::to_string(before.step));
+}
+
+std::string files_text(const train::TrainConfig& config) {
+  std::string names;
+  for (const char* name : {"model.safetensors", "best.safetensors", "run.html", "metrics.jsonl"}) {
+    if (!std::filesystem::exists(std::filesystem::path(config.out) / name)) continue;
+    names += (names.empty() ? "" : ", ") + std::string(name);
+  }
+  return "in " + config.out + ": " + names + "\n";
 }
 
 // "38.0 MiB, predicted 38.2 MiB of 64.0 MiB".
@@ -160,15 +177,21 @@ std::string peak_text(const train::TrainResult& result) {
          (result.budget_bytes > 0 ? " of " + bytes(result.budget_bytes) : "");
 }
 
-// What would be done, for people; the configuration goes where programs read.
-void show_plan(const train::TrainConfig& config, int processes, const Console& console) {
+// What would be done: the configuration where programs read and the plan for people; with --json
+// both in one.
+void show_plan(const train::TrainConfig& config, int processes, const JsonOutput& json,
+               const Console& console) {
+  const auto asked = nlohmann::ordered_json::parse(to_json(config));
+  if (!json.takes_stdout()) JsonOutput("-", console.out).write(asked);
   const train::TrainingData data = open_data(config);
   train::BudgetKeeper keeper(config, data, {.all = processes, .here = processes}, nullptr);
   keeper.plan_by_shapes([&](plan::Planner& planner, const plan::Plan& plan) {
-    console.err << plan_text(report_of(planner, plan,
-                                       {.network = (config.plain ? "plain " : "") + config.model,
-                                        .batch = config.batch,
-                                        .precision = config.precision}));
+    const PlanReport report = report_of(planner, plan,
+                                        {.network = (config.plain ? "plain " : "") + config.model,
+                                         .batch = config.batch,
+                                         .precision = config.precision});
+    console.err << plan_text(report);
+    json.write({{"config", asked}, {"plan", plan_json(report)}});
     if (!plan.fits) {
       throw std::runtime_error(plan::does_not_fit(plan, config.model, config.batch));
     }
@@ -190,12 +213,11 @@ void summarise(const train::TrainConfig& config, const train::TrainResult& resul
   }
   console.out << end_text(config, result) << " after step " << result.step << " of "
               << result.all_steps << ", " << clock_text(result.seconds) << "\nloss "
-              << text::fixed(result.last_loss, 4) << evaluation_text(result.evaluation) << "\n"
+              << text::fixed(result.last_loss, 4) << evaluation_text(result) << "\n"
               << best_text(result) << "peak " << peak_text(result) << "; activations "
               << bytes_text(static_cast<double>(result.memory.activation_peak)) << "; waited "
               << percent_text(result.waited) << " of the time for data\n"
-              << "in " << config.out
-              << ": model.safetensors, best.safetensors, run.html, metrics.jsonl\n";
+              << files_text(config);
 }
 
 nlohmann::ordered_json result_json(const train::TrainConfig& config,
@@ -228,8 +250,7 @@ int train_model(const TrainCommandFlags& flags, const CLI::App& app, const Conso
   expect_threads(flags.threads);
   const JsonOutput json(flags.json, console.out);
   if (flags.dry_run) {
-    JsonOutput("-", console.out).write(nlohmann::ordered_json::parse(to_json(config)));
-    show_plan(config, flags.nproc, console);
+    show_plan(config, flags.nproc, json, console);
     return 0;
   }
   if (flags.nproc > 1) {
@@ -247,8 +268,10 @@ int train_model(const TrainCommandFlags& flags, const CLI::App& app, const Conso
   const bool first = group->rank() == 0;
   Watcher watcher(console, first);
   const train::TrainResult result = train::train(config, *group, watcher.events());
-  for (const std::string& line : result.skipped) {
-    say(console.err, "train", "rank " + std::to_string(group->rank()) + " left out: " + line);
+  if (!result.skipped.empty()) {
+    const std::string who =
+        group->world() > 1 ? "rank " + std::to_string(group->rank()) + ": " : std::string();
+    say(console.err, "train", who + train::left_out_text(result.skipped, config.data));
   }
   watcher.clear();
   if (first) {
@@ -273,7 +296,7 @@ Action add_train(CLI::App& app) {
   command->add_flag(
       "--dry-run", flags->dry_run,
       "Only write the configuration to standard output, and the plan of a step to standard "
-      "error (default: off)");
+      "error; --json has both (default: off)");
   command->add_option("--json", flags->json, kJsonHelp)->type_name("FILE");
   return [flags, &app](const Console& console) { return train_model(*flags, app, console); };
 }

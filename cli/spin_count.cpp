@@ -1,3 +1,4 @@
+#include <sys/auxv.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -21,6 +22,9 @@ PAREPROP_BEFORE_CONSTRUCTORS bool sets(const char* entry, const char* variable) 
 }
 
 PAREPROP_BEFORE_CONSTRUCTORS void set_spin_count(int, char** argv, char** environment) {
+  // Started as an argument of the dynamic loader, for which then no loader was loaded: what
+  // /proc/self/exe leads to is the loader, and it would take the first flag for a program.
+  if (getauxval(AT_BASE) == 0) return;
   constexpr std::size_t kMostVariables = 4096, kLongestPath = 4096;
   const char* changed[kMostVariables + 2];
   std::size_t count = 0;

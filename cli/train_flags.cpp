@@ -41,7 +41,7 @@ train::TrainConfig changed(train::TrainConfig config, const TrainFlags& flags) {
 void apply_run(train::TrainConfig& config, const TrainFlags& flags) {
   const train::TrainConfig asked = changed({}, flags);
   const bool is_run = std::filesystem::exists(std::filesystem::path(asked.out) / "config.json");
-  if (asked.resume == "auto" && is_run) config = train::run_config(asked.out);
+  if (asked.resume == "auto" && is_run) config = train::config_of_begun_run(asked.out);
 }
 
 }  // namespace

@@ -20,6 +20,7 @@ using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
 constexpr const char* kBlamed = "blamed";
+constexpr const char* kMissing = "missing";
 constexpr const char* kLeft = "left";
 
 // For answers of the store besides what is waited for. A store that only runs on a busy machine
@@ -58,20 +59,31 @@ class Heartbeat::Shared {
   milliseconds interval() const { return interval_; }
   void count_operation() { ++operations_; }
 
+  // Whoever gives up first decides who is missing, and all say the same.
   void meet() {
     send(*store_);
-    std::vector<std::string> keys;
-    for (int other = 0; other < world_; ++other) keys.push_back(key(other));
+    std::vector<int> missing;
+    std::string decided;
+    const auto end = Clock::now() + timeout_;
     try {
-      store_->wait(keys, timeout_);
-    } catch (const std::exception&) {
-      std::vector<int> missing;
-      for (int other = 0; other < world_; ++other) {
-        if (!store_->check({key(other)})) missing.push_back(other);
+      while (!come_within(std::min(interval_, until(end)))) {
+        missing = those_missing();
+        if (missing.empty()) return;
+        if (store_->check({kMissing})) decided = store_->get_to_str(kMissing);
+        if (decided.empty() && Clock::now() >= end) decided = give_up(missing);
+        if (decided.empty()) continue;
+        // The store goes with rank 0, and the others ask once in an interval.
+        if (rank_ == 0) std::this_thread::sleep_for(2 * interval_);
+        break;
       }
-      throw std::runtime_error(list(missing) + " of " + std::to_string(world_) +
-                               " did not come within " + std::to_string(timeout_.count()) +
-                               " ms: see what they said, and start all again");
+    } catch (const std::exception&) {
+      decided = (missing.empty() ? "" : list(missing) + " did not come, and ") +
+                "the store that all share is gone: rank 0, or torchrun, which served it, has "
+                "stopped";
+    }
+    if (!decided.empty()) {
+      throw std::runtime_error(decided.substr(0, kLongestBlame) +
+                               ": see what was said there, and start all again");
     }
   }
 
@@ -128,6 +140,38 @@ class Heartbeat::Shared {
   };
 
   static std::string key(int rank) { return "beat/" + std::to_string(rank); }
+
+  static milliseconds until(Clock::time_point end) {
+    return std::max(std::chrono::duration_cast<milliseconds>(end - Clock::now()), milliseconds(1));
+  }
+
+  // Whether all have come. False also where the store is gone: the next question finds out.
+  bool come_within(milliseconds limit) {
+    std::vector<std::string> keys;
+    for (int other = 0; other < world_; ++other) keys.push_back(key(other));
+    try {
+      store_->wait(keys, limit);
+      return true;
+    } catch (const std::exception&) {
+      return false;
+    }
+  }
+
+  std::vector<int> those_missing() {
+    std::vector<int> missing;
+    for (int other = 0; other < world_; ++other) {
+      if (!store_->check({key(other)})) missing.push_back(other);
+    }
+    return missing;
+  }
+
+  // What is said of them by all.
+  std::string give_up(const std::vector<int>& missing) {
+    const std::string found = list(missing) + " of " + std::to_string(world_) +
+                              " did not come within " + std::to_string(timeout_.count()) + " ms";
+    const std::string decided = store_->compareSet(kMissing, "", found);
+    return decided.empty() ? found : decided;
+  }
 
   void send(c10d::Store& store) {
     store.set(key(rank_), std::to_string(++sent_) + " " + std::to_string(operations_.load()));

@@ -1,10 +1,17 @@
 #include "pareprop/distributed/launch_variables.h"
 
 #include <arpa/inet.h>
+#include <netdb.h>
+#include <strings.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstdlib>
+#include <cstring>
 #include <limits>
+#include <memory>
 #include <stdexcept>
 
 namespace pareprop::distributed {
@@ -33,6 +40,47 @@ int number(const std::string& name, const std::string& text, int least, int most
                                 std::to_string(most) + ": " + kAdvice);
   }
   return value;
+}
+
+bool same_name(const std::string& a, const std::string& b) {
+  return strcasecmp(a.c_str(), b.c_str()) == 0;
+}
+
+// With or without its domain. "localhost" is no name of one machine.
+bool is_own_name(const std::string& name) {
+  std::array<char, 256> buffer{};
+  if (gethostname(buffer.data(), buffer.size() - 1) != 0) return false;
+  const std::string own = buffer.data();
+  const auto first = [](const std::string& whole) { return whole.substr(0, whole.find('.')); };
+  return !same_name(first(own), "localhost") && same_name(first(own), first(name));
+}
+
+// "127.0.0.1" or "::1"; none where the address can be reached from elsewhere.
+std::optional<std::string> loopback_text(const sockaddr& address) {
+  in_addr four{};
+  std::array<char, INET6_ADDRSTRLEN> buffer{};
+  if (address.sa_family == AF_INET) {
+    four = reinterpret_cast<const sockaddr_in&>(address).sin_addr;
+  } else if (address.sa_family == AF_INET6) {
+    const in6_addr& six = reinterpret_cast<const sockaddr_in6&>(address).sin6_addr;
+    if (IN6_IS_ADDR_LOOPBACK(&six)) return "::1";
+    if (!IN6_IS_ADDR_V4MAPPED(&six)) return std::nullopt;
+    std::memcpy(&four, &six.s6_addr[12], sizeof four);
+  }
+  constexpr std::uint32_t kLoopbackNet = 127;
+  if (ntohl(four.s_addr) >> 24 != kLoopbackNet) return std::nullopt;
+  return inet_ntop(AF_INET, &four, buffer.data(), buffer.size());
+}
+
+using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
+
+Addresses resolve(const std::string& name, int flags) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = flags;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(name.c_str(), nullptr, &hints, &found) != 0) found = nullptr;
+  return {found, freeaddrinfo};
 }
 
 }  // namespace
@@ -69,11 +117,16 @@ LaunchVariables launch_variables() {
 
 std::optional<std::string> loopback_address(const LaunchVariables& variables) {
   const std::string& address = variables.address;
-  if (address == "localhost") return "127.0.0.1";
-  in_addr number{};
-  const bool is_number = inet_pton(AF_INET, address.c_str(), &number) == 1;
-  if ((is_number && address.starts_with("127.")) || address == "::1") return address;
-  return std::nullopt;
+  if (same_name(address, "localhost")) return "127.0.0.1";
+  Addresses found = resolve(address, AI_NUMERICHOST);
+  if (found == nullptr && !is_own_name(address)) found = resolve(address, 0);
+  std::optional<std::string> best;
+  for (const addrinfo* each = found.get(); each != nullptr; each = each->ai_next) {
+    const auto text = loopback_text(*each->ai_addr);
+    if (!text) return std::nullopt;
+    if (!best || best->find(':') != std::string::npos) best = text;  // IPv4 where there are both
+  }
+  return best;
 }
 
 std::vector<std::string> as_environment(const LaunchVariables& variables) {

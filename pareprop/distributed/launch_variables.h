@@ -28,9 +28,10 @@ LaunchVariables launch_variables(
     const std::function<std::optional<std::string>(const std::string&)>& variable);
 LaunchVariables launch_variables();  // of this process
 
-// Where rank 0 listens if MASTER_ADDR says that all processes are on this machine: 127.0.0.1 for
-// localhost, 127.x.x.x and ::1 themselves. None for other names, even if they lead to such an
-// address: Debian gives one to each machine's own name, by which other machines reach it too.
+// Where rank 0 listens if MASTER_ADDR says that all processes are on this machine: the loopback
+// address that it is, or that its name leads to, in numbers. None for this machine's own name, even
+// if it leads to such an address: Debian's does, and other machines reach this one by it too. Asks
+// the system to resolve names, which may take seconds.
 std::optional<std::string> loopback_address(const LaunchVariables& variables);
 
 // "NAME=VALUE" of each: the inverse.

@@ -72,7 +72,9 @@ StorePointer open_store(const LaunchVariables& variables, std::chrono::milliseco
   options.timeout = timeout;
   std::string host = variables.address;
   io::FileDescriptor listener;
-  if (const auto loopback = loopback_address(variables); loopback && !variables.agent_store) {
+  const auto loopback =
+      call_within(timeout + kAnswerMargin, [variables] { return loopback_address(variables); });
+  if (loopback && !variables.agent_store) {
     host = *loopback;
     if (serves) {
       listener = listen_at(host, variables.port);

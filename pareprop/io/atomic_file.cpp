@@ -44,8 +44,9 @@ fs::path temporary_of(const fs::path& path, int number) {
   return folder_of(path) / (file + suffix);
 }
 
-// So that remove_leftovers() knows that somebody is at it. False: it took the file for a leftover
-// before it was locked. Where the file system has no locks, the number of the process must do.
+// So that remove_leftovers_of() knows that somebody is at it. False: it took the file for a
+// leftover before it was locked. Where the file system has no locks, the number of the process must
+// do.
 bool lock(const FileDescriptor& file) {
   if (flock(file.get(), LOCK_EX | LOCK_NB) != 0) return errno != EWOULDBLOCK;
   struct stat status {};

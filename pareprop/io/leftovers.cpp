@@ -55,31 +55,20 @@ void remove_unless_locked(const fs::path& path) {
   if (flock(file.get(), LOCK_SH | LOCK_NB) == 0) unlink(path.c_str());
 }
 
-template <class IsMeant>
-void remove_in(const fs::path& folder, IsMeant is_meant) {
-  std::error_code error;
-  fs::directory_iterator entry(folder, error);
-  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
-    const std::string name = entry->path().filename().string();
-    const auto temporary = parse_temporary(name);
-    if (temporary && is_meant(name, temporary->of) && !lives(*temporary)) {
-      remove_unless_locked(entry->path());
-    }
-  }
-}
-
 }  // namespace
-
-void remove_leftovers(const fs::path& folder) {
-  remove_in(folder, [](std::string_view, std::string_view) { return true; });
-}
 
 void remove_leftovers_of(const fs::path& file) {
   const std::string wanted = file.filename().string();
-  remove_in(file.has_parent_path() ? file.parent_path() : fs::path("."),
-            [&](std::string_view name, std::string_view of) {
-              return of == wanted || (name.size() == NAME_MAX && wanted.starts_with(of));
-            });
+  std::error_code error;
+  fs::directory_iterator entry(file.has_parent_path() ? file.parent_path() : fs::path("."), error);
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    const auto temporary = parse_temporary(name);
+    if (!temporary || lives(*temporary)) continue;
+    const bool is_its =
+        temporary->of == wanted || (name.size() == NAME_MAX && wanted.starts_with(temporary->of));
+    if (is_its) remove_unless_locked(entry->path());
+  }
 }
 
 }  // namespace pareprop::io

@@ -9,6 +9,7 @@
 
 #include "pareprop/io/safetensors.h"
 #include "pareprop/models/weights.h"
+#include "pareprop/train/run_folder.h"
 
 namespace pareprop::train {
 namespace {
@@ -51,11 +52,12 @@ void save_run_weights(const models::Model& model, const std::filesystem::path& f
     metadata[kLoss] = digits(*origin.evaluation_loss);
     metadata[kAccuracy] = digits(origin.evaluation_accuracy);
   }
+  check_file_of_run(file);
   models::save_weights(model, file, models::own_names(model), std::move(metadata));
 }
 
 std::optional<WeightsOf> load_run_weights(models::Model& model, const std::filesystem::path& path) {
-  const io::SafetensorsFile file(path);
+  const io::SafetensorsFile file(path, path.parent_path());
   models::load_weights(model, file);
   return origin_of(file);
 }
@@ -63,11 +65,17 @@ std::optional<WeightsOf> load_run_weights(models::Model& model, const std::files
 BestWeights::BestWeights(std::filesystem::path file) : file_(std::move(file)) {
   try {
     if (!std::filesystem::exists(file_)) return;
-    const io::SafetensorsFile kept(file_);
+    const io::SafetensorsFile kept(file_, file_.parent_path());
     kept.verify_seal();
     best_ = origin_of(kept);
   } catch (const std::exception&) {  // damaged: the next evaluation replaces it
   }
+}
+
+void BestWeights::forget_after(std::int64_t step) {
+  if (!best_ || best_->step <= step) return;
+  best_.reset();
+  std::filesystem::remove(file_);
 }
 
 void BestWeights::offer(const models::Model& model, std::int64_t step, const Evaluation& found) {

@@ -30,6 +30,9 @@ class BestWeights {
   // Goes on with what the file has; one that is damaged or of another program counts as none.
   explicit BestWeights(std::filesystem::path file);
 
+  // Removes weights of a later step than this one: training goes on from here, without them.
+  void forget_after(std::int64_t step);
+
   // Keeps the model's weights when `found` is better than the best so far. A loss that is not a
   // number never is.
   void offer(const models::Model& model, std::int64_t step, const Evaluation& found);

@@ -42,10 +42,13 @@ std::string folder_name(std::int64_t step) {
          digits;
 }
 
+// "step-00000012/" has no file name, and would be what a link of that name points to.
+fs::path without_slash(const fs::path& folder) {
+  return folder.has_filename() ? folder : folder.parent_path();
+}
+
 std::optional<std::int64_t> step_of(const fs::path& folder) {
-  // "step-00000012/" has no file name.
-  const std::string name =
-      (folder.has_filename() ? folder : folder.parent_path()).filename().string();
+  const std::string name = without_slash(folder).filename().string();
   if (!name.starts_with(kPrefix)) return std::nullopt;
   std::int64_t step = 0;
   const char* const end = name.data() + name.size();
@@ -59,9 +62,19 @@ struct Numbered {
   fs::path folder;
 };
 
+// False: it is not there.
+bool is_checkpoints_folder(const fs::path& folder) {
+  const fs::file_status status = fs::symlink_status(folder);
+  if (!fs::exists(status)) return false;
+  if (fs::is_directory(status)) return true;
+  throw std::runtime_error(folder.string() +
+                           " is a link or a file; expected a folder of checkpoints. Move it away, "
+                           "or choose another folder for the run");
+}
+
 std::vector<Numbered> newest_first(const fs::path& folder) {
   std::vector<Numbered> found;
-  if (!fs::exists(folder)) return found;
+  if (!is_checkpoints_folder(folder)) return found;
   for (const auto& entry : fs::directory_iterator(folder)) {
     if (const auto step = step_of(entry.path())) found.push_back({*step, entry.path()});
   }
@@ -89,10 +102,9 @@ void remove_checkpoint(const fs::path& folder) {
 
 void remove_leftovers(const fs::path& folder) {
   for (const auto& entry : fs::directory_iterator(folder)) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with(kPrefix) && (name.ends_with(kPartial) || name.ends_with(kRemoved))) {
-      fs::remove_all(entry.path());
-    }
+    const fs::path name = entry.path().filename();
+    const bool is_left = name.extension() == kPartial || name.extension() == kRemoved;
+    if (is_left && step_of(name.stem())) fs::remove_all(entry.path());
   }
 }
 
@@ -174,7 +186,7 @@ CheckpointStore::CheckpointStore(fs::path folder, int keep)
 }
 
 void CheckpointStore::save(const Trained& trained, TrainState state) {
-  fs::create_directories(folder_);
+  if (!is_checkpoints_folder(folder_)) fs::create_directories(folder_);
   remove_leftovers(folder_);
   PartialFolder partial(folder_ / folder_name(state.step));
   models::save_weights(trained.model, partial.path() / kWeights);
@@ -201,6 +213,9 @@ void CheckpointStore::save(const Trained& trained, TrainState state) {
 
 StoredCheckpoint open_checkpoint(const fs::path& folder) {
   const std::string what = "the checkpoint '" + folder.string() + "' is not whole: ";
+  if (fs::is_symlink(without_slash(folder))) {
+    throw std::runtime_error(what + "it is a link; expected the folder itself");
+  }
   Manifest manifest;
   try {
     manifest = read_manifest(folder);

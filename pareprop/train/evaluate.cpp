@@ -17,6 +17,17 @@ std::int64_t count_right(const at::Tensor& scores, const at::Tensor& targets) {
   return scores.argmax(-1).eq(right).sum().item<std::int64_t>();
 }
 
+namespace {
+
+// They agree after every batch: one that stopped alone would leave the others waiting for it.
+bool any_of(ProcessGroup& group, bool here) {
+  const at::Tensor count = at::tensor({here ? std::int64_t{1} : std::int64_t{0}}, at::kLong);
+  group.all_reduce(count)->wait();
+  return *count.const_data_ptr<std::int64_t>() > 0;
+}
+
+}  // namespace
+
 Evaluation evaluate(models::Model& model, std::shared_ptr<const data::Batches> data,
                     distributed::ProcessGroup& group, const EvaluateOptions& options) {
   c10::NoGradGuard no_grad;
@@ -41,15 +52,14 @@ Evaluation evaluate(models::Model& model, std::shared_ptr<const data::Batches> d
         rows += count;
       }
     }
-    if (options.on_batch && options.on_batch(i + 1, all)) {
+    if (options.on_batch && any_of(group, options.on_batch(i + 1, all))) {
       given_up = i + 1 < all;
       break;
     }
   }
   model.train(was_training);
-  const at::Tensor sums = at::tensor(
-      {loss, static_cast<double>(right), static_cast<double>(rows), given_up ? 1.0 : 0.0},
-      at::kDouble);
+  const at::Tensor sums =
+      at::tensor({loss, static_cast<double>(right), static_cast<double>(rows)}, at::kDouble);
   group.all_reduce(sums)->wait();
   const double* sum = sums.const_data_ptr<double>();
   // Nothing that could be read says nothing: it must not pass for a perfect loss.
@@ -57,7 +67,7 @@ Evaluation evaluate(models::Model& model, std::shared_ptr<const data::Batches> d
   return {.loss = sum[0] / count,
           .accuracy = sum[1] / count,
           .rows = static_cast<std::int64_t>(sum[2]),
-          .whole = sum[3] == 0.0};
+          .whole = !given_up};
 }
 
 }  // namespace pareprop::train

@@ -14,12 +14,13 @@ struct Evaluation {
   double loss = 0.0;      // mean over all rows
   double accuracy = 0.0;  // share of rows whose best guess is right
   std::int64_t rows = 0;  // samples, or masked tokens
-  bool whole = true;      // false: a process was told to stop before its last batch
+  bool whole = true;      // false: it was given up before its last batch
 };
 
 struct EvaluateOptions {
   int workers = 1;  // threads that prepare data
-  // Called between batches; true: stop, with what was seen so far. Null: never.
+  // Called after every batch; true in any of the processes: all give up, after the same batch.
+  // Null, in all of them: never.
   std::function<bool(std::int64_t done, std::int64_t all)> on_batch = nullptr;
 };
 

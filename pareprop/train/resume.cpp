@@ -71,12 +71,7 @@ void check_begun(const TrainConfig& config) {
         " would be overwritten: the folder has trained weights, but no checkpoint to continue "
         "from. Choose another folder with --out; --weights begins with these weights");
   }
-  try {
-    run_config(config.out);
-  } catch (const std::exception& error) {
-    throw std::invalid_argument(config.out + " has files that are not of a training run (" +
-                                error.what() + "): choose another folder with --out");
-  }
+  config_of_begun_run(config.out);
 }
 
 StoredCheckpoint named_checkpoint(const TrainConfig& config, int world,
@@ -121,6 +116,7 @@ std::filesystem::path checkpoint_folder(const TrainConfig& config) {
 std::optional<StoredCheckpoint> find_checkpoint(
     const TrainConfig& config, int world,
     const std::function<void(const std::string&)>& on_message) {
+  check_parts_of_run(config.out);
   if (config.resume.empty()) {
     check_new(config);
     return std::nullopt;

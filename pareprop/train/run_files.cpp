@@ -17,6 +17,7 @@
 #include "pareprop/train/checkpoint_store.h"
 #include "pareprop/train/ema.h"
 #include "pareprop/train/resume.h"
+#include "pareprop/train/run_folder.h"
 
 namespace pareprop::train {
 namespace {
@@ -85,10 +86,10 @@ std::string load_newest_checkpoint(const fs::path& run, const TrainConfig& confi
                                 " has neither model.safetensors nor a whole checkpoint");
   }
   const fs::path& folder = search.newest->folder;
-  models::load_weights(model, io::SafetensorsFile(folder / "weights.safetensors"));
+  models::load_weights(model, io::SafetensorsFile(folder / "weights.safetensors", folder));
   if (const fs::path averages = folder / "ema.safetensors"; fs::exists(averages)) {
     Ema average(models::trained_parameters(model), config.ema);
-    average.load_state(io::SafetensorsFile(averages));
+    average.load_state(io::SafetensorsFile(averages, folder));
     average.swap();
   }
   return origin_text("last", WeightsOf{.step = search.newest->state.step}, folder);
@@ -114,8 +115,27 @@ fs::path best_weights_file(const fs::path& run) { return run / "best.safetensors
 
 TrainConfig run_config(const fs::path& run) {
   TrainConfig config;
-  apply_json(config, read_text(config_file(run)), config_file(run).string());
+  const fs::path path = config_file(run);
+  const std::string text = read_text(path);
+  apply_json(config, text, path.string());
+  // Training writes all fields; an object without any, such as {}, is of another program.
+  const nlohmann::json json = io::parse_json(text, path.string());
+  for (const char* key : {"model", "data", "out"}) {
+    if (json.contains(key)) continue;
+    throw std::invalid_argument(path.string() + ": '" + key +
+                                "' is not in it; expected the configuration of a training run");
+  }
   return config;
+}
+
+TrainConfig config_of_begun_run(const fs::path& run) {
+  try {
+    return run_config(run);
+  } catch (const std::exception& error) {
+    throw std::invalid_argument(run.string() + " has files that are not of a training run (" +
+                                error.what() +
+                                "): move them away, or choose another folder with --out");
+  }
 }
 
 void write_run_files(const fs::path& run, const TrainConfig& config, const TrainingData& data,
@@ -142,6 +162,7 @@ TrainedRun load_run(const fs::path& run, WhichWeights which) {
   loaded.config = run_config(run);
   models::Overrides change = overrides_of(loaded.config);
   if (fs::exists(tokenizer_folder(run))) {
+    check_folder_of_run(tokenizer_folder(run));
     loaded.tokenizer = data::load_saved_tokenizer(tokenizer_folder(run));
     change.vocabulary = loaded.tokenizer->size();
     change.length = loaded.config.seq_len.value_or(kTextLength);

@@ -19,6 +19,9 @@ std::filesystem::path best_weights_file(const std::filesystem::path& run);
 // What config.json of a run says. Throws std::invalid_argument when it is not there, or not ours.
 TrainConfig run_config(const std::filesystem::path& run);
 
+// The same of a folder that is to be trained in: throws with what to do about it.
+TrainConfig config_of_begun_run(const std::filesystem::path& run);
+
 // Writes config.json, and what a network needs to be used without the data: classes.json with the
 // names of classes and how images are normalised, or tokenizer/. Makes the folder.
 void write_run_files(const std::filesystem::path& run, const TrainConfig& config,

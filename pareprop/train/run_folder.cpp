@@ -5,22 +5,29 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <iterator>
 #include <stdexcept>
 #include <system_error>
 #include <utility>
+
+#include "pareprop/io/atomic_file.h"
+#include "pareprop/io/input_file.h"
+#include "pareprop/io/leftovers.h"
 
 namespace pareprop::train {
 namespace {
 
 namespace fs = std::filesystem;
 
-// What training writes, besides checkpoints/. What says how the network was made (config.json,
-// classes.json, tokenizer/) is the same in a second attempt and need not be set aside.
-constexpr const char* kMade[] = {"config.json", "classes.json", "tokenizer"};
-constexpr const char* kResults[] = {"metrics.jsonl",    "tensorboard", "model.safetensors",
-                                    "best.safetensors", "run.html",    "trace.json",
-                                    "trace.svg"};
+constexpr const char* kConfig = "config.json";
+
+// What training writes, besides checkpoints/. Names without an extension are folders.
+constexpr const char* kWritten[] = {
+    kConfig,       "classes.json",      "tokenizer",        "metrics.jsonl",
+    "tensorboard", "model.safetensors", "best.safetensors", "run.html",
+    "trace.json",  "trace.svg"};
 
 [[noreturn]] void fail(const fs::path& path) {
   throw std::system_error(errno, std::generic_category(), path.string());
@@ -33,7 +40,51 @@ fs::path nearest_existing(fs::path path) {
   return path;
 }
 
+bool is_there(const fs::path& path) { return fs::exists(fs::symlink_status(path)); }
+
+bool is_folder_of_run(const fs::path& name) { return !name.has_extension(); }
+
+std::string aside_name(const fs::path& name, int number) {
+  return name.stem().string() + "-" + std::to_string(number) + name.extension().string();
+}
+
+[[noreturn]] void refuse(const fs::path& path, fs::file_type type, const std::string& expected) {
+  const std::string is = type == fs::file_type::symlink     ? "a link"
+                         : type == fs::file_type::directory ? "a folder"
+                         : type == fs::file_type::fifo      ? "a pipe"
+                         : type == fs::file_type::regular   ? "a file"
+                                                            : "a device or socket";
+  throw std::invalid_argument(path.string() + " is " + is + "; expected " + expected +
+                              " of a training run, or nothing. Move it away, or choose another "
+                              "folder with --out");
+}
+
 }  // namespace
+
+void check_file_of_run(const fs::path& path) {
+  const fs::file_type type = fs::symlink_status(path).type();
+  if (type == fs::file_type::not_found || type == fs::file_type::regular) return;
+  refuse(path, type, "a regular file");
+}
+
+void check_folder_of_run(const fs::path& path) {
+  const fs::file_type type = fs::symlink_status(path).type();
+  if (type == fs::file_type::not_found) return;
+  if (type != fs::file_type::directory) refuse(path, type, "a folder");
+  for (const auto& entry : fs::directory_iterator(path)) {
+    if (!fs::is_directory(entry.symlink_status())) check_file_of_run(entry.path());
+  }
+}
+
+void check_parts_of_run(const fs::path& folder) {
+  for (const fs::path name : kWritten) {
+    if (is_folder_of_run(name)) {
+      check_folder_of_run(folder / name);
+    } else {
+      check_file_of_run(folder / name);
+    }
+  }
+}
 
 RunFolder::RunFolder(fs::path path) : path_(std::move(path)) {
   if (fs::is_directory(path_)) {
@@ -78,34 +129,39 @@ void RunFolder::check_there() const {
 
 std::vector<fs::path> files_of_run(const fs::path& folder) {
   std::vector<fs::path> found;
-  const auto add = [&](const fs::path& path) {
-    if (fs::exists(fs::symlink_status(path))) found.push_back(path);
-  };
-  for (const char* name : kMade) add(folder / name);
-  for (const char* name : kResults) {
-    // A folder named as a file of ours would be is in the way, and left alone.
-    if (fs::path(name).has_extension() && fs::is_directory(folder / name)) continue;
-    add(folder / name);
+  for (const char* name : kWritten) {
+    if (is_there(folder / name)) found.push_back(folder / name);
   }
-  add(folder / "checkpoints");
+  if (is_there(folder / "checkpoints")) found.push_back(folder / "checkpoints");
   return found;
 }
 
 std::vector<std::string> set_aside(const fs::path& folder) {
+  const auto is_free = [&](int number) {
+    return std::none_of(std::begin(kWritten), std::end(kWritten), [&](const char* name) {
+      return is_there(folder / aside_name(name, number));
+    });
+  };
+  int number = 1;
+  while (!is_free(number)) ++number;
   std::vector<std::string> names;
-  for (const fs::path name : kResults) {
-    if (!fs::exists(fs::symlink_status(folder / name))) continue;
-    if (name.has_extension() && fs::is_directory(folder / name)) continue;
-    for (int number = 1;; ++number) {
-      const std::string aside =
-          name.stem().string() + "-" + std::to_string(number) + name.extension().string();
-      if (fs::exists(fs::symlink_status(folder / aside))) continue;
+  for (const fs::path name : kWritten) {
+    if (!is_there(folder / name)) continue;
+    const std::string& aside = names.emplace_back(aside_name(name, number));
+    if (name == kConfig) {
+      // A copy: the folder of a run is never without one, or the next attempt would not know it.
+      io::write_file(folder / aside, io::read_text_file(folder / name, {.within = folder}));
+    } else {
       fs::rename(folder / name, folder / aside);
-      names.push_back(aside);
-      break;
     }
   }
   return names;
+}
+
+void remove_leftovers_of_run(const fs::path& folder) {
+  for (const fs::path name : kWritten) {
+    if (!is_folder_of_run(name)) io::remove_leftovers_of(folder / name);
+  }
 }
 
 }  // namespace pareprop::train

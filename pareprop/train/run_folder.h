@@ -30,11 +30,22 @@ class RunFolder {
   io::FileDescriptor folder_;  // once it is owned
 };
 
+// What is written is replaced, so it must be the run's own: these throw std::invalid_argument, with
+// what to do, for a path where something else is than a regular file, or a folder of such files.
+// Links are something else. What is not there passes.
+void check_file_of_run(const std::filesystem::path& path);
+void check_folder_of_run(const std::filesystem::path& path);
+// All that training writes in `folder`, besides checkpoints.
+void check_parts_of_run(const std::filesystem::path& folder);
+
 // What `folder` has of a run: paths that training would write to. Empty: a new run can use it.
 std::vector<std::filesystem::path> files_of_run(const std::filesystem::path& folder);
 
-// Gives what an earlier attempt left in `folder` other names ("metrics-1.jsonl"), so that a new
-// attempt overwrites nothing. Returns the new names.
+// Gives what an earlier attempt left in `folder` other names ("metrics-1.jsonl"), all with the same
+// number, so that a new attempt overwrites nothing. Returns the new names.
 std::vector<std::string> set_aside(const std::filesystem::path& folder);
+
+// What processes that were killed left of files they were writing; nothing that is the user's.
+void remove_leftovers_of_run(const std::filesystem::path& folder);
 
 }  // namespace pareprop::train

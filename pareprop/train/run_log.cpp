@@ -1,6 +1,7 @@
 #include "pareprop/train/run_log.h"
 
 #include <cerrno>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
@@ -37,6 +38,7 @@ ordered_json json_of(const EvaluationRecord& r) {
 // Numbers that are not finite were written as null.
 double number(const ordered_json& line, const char* key) {
   const auto found = line.find(key);
+  if (found != line.end() && found->is_null()) return std::numeric_limits<double>::quiet_NaN();
   return found != line.end() && found->is_number() ? found->get<double>() : 0.0;
 }
 
@@ -62,16 +64,16 @@ EvaluationRecord evaluation_of(const ordered_json& line) {
 
 }  // namespace
 
-RunLog::RunLog(const std::filesystem::path& folder, std::int64_t step)
+RunLog::RunLog(const std::filesystem::path& folder, std::int64_t step, std::int64_t evaluated)
     : path_(folder / "metrics.jsonl"), events_(folder / "tensorboard") {
   const bool begun_before = std::filesystem::exists(path_);
-  keep_until(step);
+  keep_until(step, evaluated);
   if (begun_before) events_.restart_at(step + 1);
   lines_.open(path_, std::ios::app);
   if (!lines_) throw std::system_error(errno, std::generic_category(), path_.string());
 }
 
-void RunLog::keep_until(std::int64_t step) {
+void RunLog::keep_until(std::int64_t step, std::int64_t evaluated) {
   std::string kept;
   if (std::filesystem::exists(path_)) {
     std::istringstream before(
@@ -81,9 +83,10 @@ void RunLog::keep_until(std::int64_t step) {
       if (!parsed.is_object() || !parsed.contains("step") || !parsed["step"].is_number_integer()) {
         continue;
       }
-      if (parsed["step"].get<std::int64_t>() > step) continue;
+      const bool is_evaluation = parsed.contains(kEvaluationLoss);
+      if (parsed["step"].get<std::int64_t>() > (is_evaluation ? evaluated : step)) continue;
       kept += line + "\n";
-      if (parsed.contains(kEvaluationLoss)) {
+      if (is_evaluation) {
         evaluations_.push_back(evaluation_of(parsed));
       } else {
         steps_.push_back(step_of(parsed));

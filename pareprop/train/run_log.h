@@ -35,9 +35,10 @@ struct EvaluationRecord {
 // TensorBoard in FOLDER/tensorboard. Every call is written when it returns.
 class RunLog {
  public:
-  // Goes on after `step`: lines of later steps, which will be trained again, are removed; so is a
-  // last line that a kill cut off. Throws std::system_error when a file cannot be written.
-  RunLog(const std::filesystem::path& folder, std::int64_t step);
+  // Goes on after `step`, and after the evaluation of the step `evaluated`: lines of later ones,
+  // which will come again, are removed; so is a last line that a kill cut off. Throws
+  // std::system_error when a file cannot be written.
+  RunLog(const std::filesystem::path& folder, std::int64_t step, std::int64_t evaluated);
 
   void add(const StepRecord& record);
   void add(const EvaluationRecord& record);
@@ -47,7 +48,7 @@ class RunLog {
   const std::vector<EvaluationRecord>& evaluations() const { return evaluations_; }
 
  private:
-  void keep_until(std::int64_t step);
+  void keep_until(std::int64_t step, std::int64_t evaluated);
   void write(const std::string& line);
 
   std::filesystem::path path_;

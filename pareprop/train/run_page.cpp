@@ -53,13 +53,20 @@ double median_speed(const std::vector<StepRecord>& steps) {
 
 std::string key_figures(const TrainResult& result) {
   constexpr std::string_view kNone = "\u2013";
-  const auto& evaluation = result.evaluation;
-  const bool evaluated = evaluation.rows > 0;
+  const bool here = result.evaluation.rows > 0;
+  const bool evaluated = here || !result.evaluations.empty();
+  // Before the run was resumed, if none came after that.
+  const EvaluationRecord evaluation =
+      here || !evaluated
+          ? EvaluationRecord{.loss = result.evaluation.loss, .accuracy = result.evaluation.accuracy}
+          : result.evaluations.back();
   const memory::Usage& memory = result.memory;
   std::string out = "<dl class=\"figures\">\n";
   out += draw::key_figure("Evaluation accuracy",
                           evaluated ? text::percent_text(evaluation.accuracy) : std::string(kNone),
-                          evaluated ? "of " + std::to_string(evaluation.rows) : "not evaluated");
+                          here        ? "of " + std::to_string(result.evaluation.rows)
+                          : evaluated ? "at step " + std::to_string(evaluation.step)
+                                      : "not evaluated");
   out += draw::key_figure("Evaluation loss",
                           evaluated ? text::fixed(evaluation.loss, 4) : std::string(kNone),
                           "last training loss " + text::fixed(result.last_loss, 4));

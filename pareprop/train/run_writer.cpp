@@ -1,11 +1,11 @@
 #include "pareprop/train/run_writer.h"
 
+#include <algorithm>
 #include <exception>
 #include <filesystem>
 #include <utility>
 
 #include "pareprop/io/atomic_file.h"
-#include "pareprop/io/leftovers.h"
 #include "pareprop/train/resume.h"
 #include "pareprop/train/run_files.h"
 #include "pareprop/train/run_page.h"
@@ -36,23 +36,36 @@ void RunWriter::own_folder() {
 }
 
 void RunWriter::begin(const TrainingData& data, const models::Model& model,
-                      std::optional<std::int64_t> resumed) {
+                      const TrainState* resumed) {
   if (!folder_) return;
-  if (!resumed) {
+  if (resumed == nullptr) {
     if (const auto names = set_aside(config_.out); !names.empty() && say_) {
       say_("what an earlier attempt left is kept as " + listed(names));
     }
   }
-  io::remove_leftovers(config_.out);
+  remove_leftovers_of_run(config_.out);
+  const std::int64_t step = resumed != nullptr ? resumed->step : 0;
+  const bool evaluated = resumed != nullptr && !resumed->losses.empty();
+  log_.emplace(config_.out, step, evaluated ? resumed->losses.back().step : 0);
+  best_.emplace(best_weights_file(config_.out));
+  write_run_files(config_.out, config_, data, model);
+  best_->forget_after(step);
   // They are not the last any more, and are written again at the end.
   fs::remove(weights_file(config_.out));
-  write_run_files(config_.out, config_, data, model);
-  log_.emplace(config_.out, resumed.value_or(0));
-  best_.emplace(best_weights_file(config_.out));
   if (!saves_on_the_way() && say_) {
     say_(
         "no checkpoints are saved before the end (--save-every 0): a run that is killed has to "
         "begin again");
+  }
+}
+
+void RunWriter::keep_if_best(const models::Model& model, std::int64_t step) {
+  if (!log_ || log_->evaluations().empty()) return;
+  const EvaluationRecord& last = log_->evaluations().back();
+  const bool is_lowest = std::all_of(log_->evaluations().begin(), log_->evaluations().end(),
+                                     [&](const auto& each) { return !(each.loss < last.loss); });
+  if (last.step == step && is_lowest) {
+    best_->offer(model, step, {.loss = last.loss, .accuracy = last.accuracy});
   }
 }
 
@@ -97,6 +110,7 @@ void RunWriter::write_page(const TrainResult& result) const {
   if (!folder_) return;
   const fs::path page = fs::path(config_.out) / "run.html";
   try {
+    check_file_of_run(page);
     io::write_file(page, run_page(config_, result));
   } catch (const std::exception& error) {
     if (result.end != TrainEnd::running) throw;

@@ -29,10 +29,14 @@ class RunWriter {
   // Makes the folder, which no other run can use from now on. Throws as the constructor does.
   void own_folder();
 
-  // Before the first step: the files that describe the run. `resumed` is the step of
-  // the checkpoint that it continues; without one, what an earlier attempt left gets other names.
-  void begin(const TrainingData& data, const models::Model& model,
-             std::optional<std::int64_t> resumed);
+  // Before the first step: the files that describe the run. `resumed` is where the checkpoint is
+  // that it continues; null: what an earlier attempt left gets other names. What is not true any
+  // more of the resumed run is removed last: when this throws, all is there still.
+  void begin(const TrainingData& data, const models::Model& model, const TrainState* resumed);
+
+  // Weights of the model are those that were evaluated at this step, the last so far. Keeps them
+  // where they are the best: begin() may have removed what was kept, of a later step.
+  void keep_if_best(const models::Model& model, std::int64_t step);
 
   // Of the checkpoints' rhythm: true when the one that is due every so many steps or minutes is.
   bool checkpoint_due(std::int64_t step) const;

@@ -92,7 +92,11 @@ class Run {
           text::fixed(data::unigram_entropy(data_.text->train), 3));
     }
     if (events_.on_begin) events_.on_begin(step_, all_steps_);
-    writer_.begin(data_, *model_, checkpoint_ ? std::optional(step_) : std::nullopt);
+    writer_.begin(data_, *model_, checkpoint_ ? &checkpoint_->state : nullptr);
+    if (is_evaluated()) {
+      const AveragedWeights averaged(average_ ? &*average_ : nullptr);
+      writer_.keep_if_best(*model_, step_);
+    }
     model_->train();
     const std::int64_t first = step_;
     begin_ = std::chrono::steady_clock::now();
@@ -108,7 +112,6 @@ class Run {
       }
       if (saved_ < step_ && (end || step_ == all_steps_)) save();
     }
-    if (!end && evaluation_.rows == 0 && step_ == all_steps_) end = evaluate_now();
     return finish(end.value_or(TrainEnd::finished), batches);
   }
 
@@ -172,8 +175,7 @@ class Run {
 
   // True when the run that is resumed has nothing left to do. What decides is on the writer's disk.
   bool has_ended() {
-    const bool evaluated = !evaluated_.empty() && evaluated_.back().step >= step_;
-    const bool done = checkpoint_ && evaluated && (step_ == all_steps_ || bad_evaluations());
+    const bool done = checkpoint_ && is_evaluated() && (step_ == all_steps_ || bad_evaluations());
     const at::Tensor ended = at::tensor({done && fs::exists(weights_file(config_.out)) ? 1 : 0});
     group_.broadcast(ended);
     ended_ = ended.item<std::int64_t>() != 0;
@@ -269,11 +271,12 @@ class Run {
                              "; try a lower --learning-rate, a longer --warmup or --clip");
   }
 
+  bool is_evaluated() const { return !evaluated_.empty() && evaluated_.back().step >= step_; }
+
   // Why training ends after it, if it does.
   std::optional<TrainEnd> evaluate_if_due() {
     const bool due = step_ > 0 && (is_due(steps_between_evaluations()) || step_ == all_steps_);
-    const bool done = !evaluated_.empty() && evaluated_.back().step >= step_;
-    if (due && !done) {
+    if (due && !is_evaluated()) {
       try {
         if (const auto end = evaluate_now()) return end;
       } catch (...) {
@@ -288,17 +291,31 @@ class Run {
 
   // Why training ends instead, if it was asked to: the state is saved first then.
   std::optional<TrainEnd> evaluate_now() {
-    std::optional<AveragedWeights> averaged(std::in_place, average_ ? &*average_ : nullptr);
+    Ema* const average = average_ ? &*average_ : nullptr;
+    std::optional<AveragedWeights> averaged(std::in_place, average);
     EvaluateOptions options{.workers = config_.workers};
     options.on_batch = [&](std::int64_t done, std::int64_t all) {
+      writer_.check_folder();
+      if (saved_ < step_ && writer_.checkpoint_due(step_)) {
+        averaged.reset();
+        save();
+        averaged.emplace(average);
+      }
       if (events_.on_evaluating) events_.on_evaluating(done, all);
-      if (!events_.stop_asked || !events_.stop_asked()) return false;
-      averaged.reset();
-      if (saved_ < step_) save();
-      return true;
+      return events_.stop_asked && events_.stop_asked();
     };
     const Evaluation found = evaluate(*model_, batches_.test, group_, options);
-    if (!found.whole) return TrainEnd::stopped_by_user;
+    if (!found.whole) {
+      averaged.reset();
+      if (saved_ < step_) save();
+      return TrainEnd::stopped_by_user;
+    }
+    if (found.rows == 0) {
+      evaluated_.push_back({step_, found.loss});
+      say("step " + std::to_string(step_) +
+          ": there is no evaluation: none of the data held out for it could be read");
+      return std::nullopt;
+    }
     evaluation_ = found;
     const EvaluationRecord record{.step = step_, .loss = found.loss, .accuracy = found.accuracy};
     evaluated_.push_back({step_, found.loss});

@@ -24,12 +24,6 @@ bool has_text_files(const fs::path& folder) {
                      [](const auto& entry) { return entry.path().extension() == ".txt"; });
 }
 
-bool names_text(const std::string& spec) {
-  if (spec == "persuasion" || spec.starts_with("text:")) return true;
-  std::error_code ignored;
-  return fs::is_regular_file(spec, ignored) || has_text_files(spec);
-}
-
 // What was asked for must not be passed over in silence.
 void check_applies(const TrainConfig& config, bool text) {
   constexpr const char* kOfImages[] = {"mixup", "cutmix", "erase", "label_smoothing", "strict"};
@@ -112,6 +106,12 @@ std::shared_ptr<models::Model> image_model(const TrainConfig& config, const data
 
 }  // namespace
 
+bool names_text(const std::string& spec) {
+  if (spec == "persuasion" || spec.starts_with("text:")) return true;
+  std::error_code ignored;
+  return fs::is_regular_file(spec, ignored) || has_text_files(spec);
+}
+
 std::vector<std::string> TrainingData::class_names() const {
   return images ? images->train->class_names() : std::vector<std::string>();
 }
@@ -165,6 +165,17 @@ std::vector<std::string> BatchSets::skipped() const {
     for (const data::SkippedImage& image : set->skipped()) lines.push_back(image.why);
   }
   return lines;
+}
+
+std::string left_out_text(const std::vector<std::string>& lines, const std::string& data) {
+  constexpr std::size_t kShown = 5;
+  const std::string one = names_text(data) ? "file" : "image";
+  std::string text =
+      std::to_string(lines.size()) + " " + (lines.size() == 1 ? one : one + "s") + " left out:";
+  const std::size_t shown = std::min(lines.size(), kShown);
+  for (std::size_t i = 0; i < shown; ++i) text += "\n" + lines[i];
+  if (shown < lines.size()) text += "\nand " + std::to_string(lines.size() - shown) + " more";
+  return text;
 }
 
 namespace {

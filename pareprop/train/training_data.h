@@ -29,6 +29,9 @@ struct TrainingData {
   std::vector<std::string> left_out() const;
 };
 
+// Whether `spec`, as --data takes it, names text; what does not names images.
+bool names_text(const std::string& spec);
+
 // Throws what open_images() and open_text() throw.
 TrainingData open_data(const TrainConfig& config);
 
@@ -47,6 +50,10 @@ struct BatchSets {
   // One line each: what could not be read so far, images and what `left_out` has.
   std::vector<std::string> skipped() const;
 };
+
+// "12 images left out:", the first five, and how many more there are; each in a line of its own.
+// REQUIRES: `lines` has one at least.
+std::string left_out_text(const std::vector<std::string>& lines, const std::string& data);
 
 // Those of evaluation only. REQUIRES: `model` is of make_model().
 BatchSets make_test_batches(const TrainConfig& config, const TrainingData& data,

@@ -1,6 +1,6 @@
 """What the attacks share: cases from a printed seed, the program as a process, and what must hold however it ends.
 
-PAREPROP_SEED repeats the cases of a seed, PAREPROP_ATTACKS multiplies their number."""
+PAREPROP_SEED repeats the cases of a seed, PAREPROP_ATTACKS multiplies their number (unless set by 0.5)."""
 
 import functools
 import os

@@ -1,13 +1,16 @@
 """`kill -9` at random moments of runs with default checkpoints: they go on, to the same bits."""
 
+import random
+import re
 import signal
 import time
 
-from attack import SMALL, Attack, cases, main, run
+from attack import SEED, SMALL, Attack, cases, main, run
 from run_folder import checkpoints, faults, lines_of
 
 EVERY = 10  # steps between evaluations, each of which saves
 KILLS = 3
+KILLS_OF_DEFAULT = 10
 COMMON = [*SMALL, "--mode", "pareprop", "--dropout", "0.1", "--eval-every", EVERY, "--steps", EVERY * (2 + 2 * KILLS)]
 
 
@@ -59,6 +62,35 @@ class Kills(Attack):
         if saved and not finished:
             self.assertIn(saved[-1].name, done.err)
         self.expect_whole(part)
+        self.assertEqual(losses(part), losses(whole))
+        self.assertEqual(self.weights(part), self.weights(whole))
+
+    def test_ten_kills_of_a_run_with_default_flags(self):
+        """Neither --eval-every nor --save-every: it goes on from the last evaluation, which is an epoch ago at most."""
+        chance = random.Random(f"{SEED}/default flags")
+        part, whole = self.shared / "default", self.shared / "default-whole"
+        common = [*SMALL, "--mode", "reprop", "--batch", 64, "--epochs", 30]
+        begun = time.monotonic()
+        self.expect_done(run(*common, "--out", whole, limit=120))
+        seconds = time.monotonic() - begun  # of all epochs
+        went_on = set()
+        for kill in range(KILLS_OF_DEFAULT + 1):
+            saved = checkpoints(part)
+            evaluated = [line["step"] for line in lines_of(part) if "eval_loss" in line]
+            last = int(saved[-1].name[5:]) if saved else 0
+            # A kill may come between an evaluation and its checkpoint.
+            self.assertIn(last, [0, *evaluated][-2:], f"kill {kill}")
+            process = self.start(*common, "--out", part, "--resume", "auto")
+            if kill < KILLS_OF_DEFAULT:
+                time.sleep(chance.uniform(0, seconds / 4))
+                process.process.kill()
+            done = process.end(120)
+            if begins := re.search(r"training from step (\d+)", done.err):
+                self.assertEqual(int(begins[1]), last, done)
+                went_on.add(last)
+            self.expect_whole_but_logs(part)
+        self.expect_done(done)
+        self.assertGreater(len(went_on), 2, "it went on from several evaluations")
         self.assertEqual(losses(part), losses(whole))
         self.assertEqual(self.weights(part), self.weights(whole))
 

@@ -16,9 +16,10 @@ COMMON = [*SMALL, "--mode", "reprop", "--eval-every", "15", "--steps", STEPS]
 class Signals(Attack):
     @classmethod
     def make(cls):
-        cls.whole = cls.shared / "whole"
-        done = run(*COMMON, "--out", cls.whole)
-        assert done.code == 0, done
+        cls.whole, cls.whole_of_two = cls.shared / "whole", cls.shared / "whole-of-two"
+        for nproc, out in ((1, cls.whole), (2, cls.whole_of_two)):
+            done = run(*COMMON, "--nproc", nproc, "--out", out)
+            assert done.code == 0, done
         cls.text = cls.shared / "text.txt"
         cls.text.write_text("".join(f"word{i * i % 99991} and {i} more of it.\n" for i in range(300000)))
 
@@ -96,26 +97,50 @@ class Signals(Attack):
         self.assertEqual(int(checkpoints(out)[-1].name[5:]), lines_of(out)[-1]["step"])
         self.expect_whole(out)
 
-    @cases(2)
-    def test_two_processes(self, chance, folder):
-        """To the launcher, to everybody as a terminal does, or to one of the ranks."""
-        out, number = folder / "run", chance.choice(STOPPING)
-        process = self.start(*COMMON, "--nproc", 2, "--steps", 100000, "--out", out)
-        process.wait_until(lambda: len(lines_of(out)) >= 3)
-        whom = chance.choice(("launcher", "all", "rank"))
-        if whom == "launcher":
-            process.send(number)
-        elif whom == "all":
-            os.killpg(process.process.pid, number)
-        else:
-            os.kill(chance.choice(process.children()), number)
+    def expect_two_stopped(self, chance, process, number, whom=("launcher", "all", "rank")):
+        """Signals the launcher, everybody as a terminal does, or one of the ranks."""
+        whom = chance.choice(whom)
+        children = process.children() if process.process.poll() is None else []
+        try:
+            if whom == "launcher" or not children:
+                process.send(number)
+            elif whom == "all":
+                os.killpg(process.process.pid, number)
+            else:
+                os.kill(chance.choice(children), number)
+        except ProcessLookupError:
+            pass  # it has just ended
         done = process.end(2 * IN_TIME)
         self.expect_decent(done, sent=number)
-        self.assertEqual(done.code, 128 + number, done)
+        return done
+
+    @cases(2)
+    def test_two_processes(self, chance, folder):
+        """Also resumed, to the same bits."""
+        out, number = folder / "run", chance.choice(STOPPING)
+        process = self.start(*COMMON, "--nproc", 2, "--out", out)
+        wanted = chance.randrange(1, STEPS)
+        process.wait_until(lambda: len(lines_of(out)) >= wanted)
+        done = self.expect_two_stopped(chance, process, number)
+        self.assertIn(done.code, (0, 128 + number), done)
         self.expect_whole(out)
-        last = int(checkpoints(out)[-1].name[5:])
-        self.assertEqual(last, lines_of(out)[-1]["step"])
-        self.expect_resumed([*COMMON, "--nproc", 2, "--steps", last + 5], out)
+        self.assertEqual(int(checkpoints(out)[-1].name[5:]), lines_of(out)[-1]["step"])
+        self.expect_resumed([*COMMON, "--nproc", 2], out)
+        self.assertEqual(self.weights(out), self.weights(self.whole_of_two))
+
+    @cases(2)
+    def test_two_processes_while_they_evaluate(self, chance, folder):
+        """One is asked, and all give up the evaluation, which would take longer than the time-out."""
+        out, number = folder / "run", chance.choice(STOPPING)
+        process = self.start(*SLOW_EVALUATION, "--image-size", 160, "--nproc", 2, "--timeout", 10, "--out", out)
+        process.wait_until(lambda: len(lines_of(out)) >= 4)
+        time.sleep(chance.uniform(0, 0.4))
+        done = self.expect_two_stopped(chance, process, number, whom=("rank",))
+        self.assertEqual(done.code, 128 + number, done)
+        self.assertNotIn("did not come", done.err)
+        self.assertEqual([path.name for path in checkpoints(out)], ["step-00000004"])
+        self.assertNotIn("eval_loss", (out / "metrics.jsonl").read_text())
+        self.expect_whole(out)
 
     @cases(2)
     def test_signals_that_do_not_end_it(self, chance, folder):

@@ -1,7 +1,10 @@
 #include "pareprop/distributed/launch_variables.h"
 
 #include <gtest/gtest.h>
+#include <netdb.h>
+#include <unistd.h>
 
+#include <array>
 #include <map>
 #include <stdexcept>
 
@@ -75,10 +78,27 @@ TEST(LaunchVariables, ComeBackFromTheEnvironmentTheyMake) {
 
 TEST(LaunchVariables, TellWhetherAllAreOnThisMachine) {
   const auto loopback = [](const char* address) { return loopback_address({.address = address}); };
-  EXPECT_EQ(loopback("localhost"), "127.0.0.1");
+  for (const char* one : {"localhost", "LOCALHOST", "127.1", "0x7f.1", "::ffff:127.0.0.1"}) {
+    EXPECT_EQ(loopback(one), "127.0.0.1") << one;
+  }
+  EXPECT_EQ(loopback("0:0:0:0:0:0:0:1"), "::1");
   for (const char* own : {"127.0.0.1", "127.0.1.1", "::1"}) EXPECT_EQ(loopback(own), own);
-  for (const char* other : {"10.0.0.1", "host", "127.host.org", "0.0.0.0", ""}) {
+  for (const char* other : {"10.0.0.1", "host", "127.host.org", "0.0.0.0", "::", "fe80::1", ""}) {
     EXPECT_EQ(loopback(other), std::nullopt) << other;
+  }
+}
+
+// Names of /etc/hosts, whatever they are here.
+TEST(LaunchVariables, NamesOfLoopbackAddressesAreOnThisMachineButItsOwn) {
+  std::array<char, 256> own{};
+  ASSERT_EQ(gethostname(own.data(), own.size() - 1), 0);
+  EXPECT_EQ(loopback_address({.address = own.data()}), std::nullopt);
+  EXPECT_EQ(loopback_address({.address = std::string(own.data()) + ".example"}), std::nullopt);
+  for (const char* name : {"ip6-localhost", "ip6-loopback", "localhost.localdomain"}) {
+    addrinfo* found = nullptr;
+    if (getaddrinfo(name, nullptr, nullptr, &found) != 0) continue;
+    freeaddrinfo(found);
+    EXPECT_NE(loopback_address({.address = name}), std::nullopt) << name;
   }
 }
 

@@ -33,11 +33,11 @@ std::string dead_process() {
 TEST(Leftovers, OfDeadProcessesAreRemoved) {
   const TemporaryFolder folder;
   const std::string dead = dead_process();
-  put(folder / ("config.json.partial-" + dead + "-0"), "x");
-  put(folder / ("page.html.partial-" + dead), "x");
-  remove_leftovers(folder.path());
+  put(folder / ("a.json.partial-" + dead + "-0"), "x");
+  put(folder / ("a.json.partial-" + dead), "x");
+  remove_leftovers_of(folder / "a.json");
   EXPECT_EQ(folder.files(), 0);
-  remove_leftovers(folder / "no such folder");
+  remove_leftovers_of(folder / "no such folder/a");
 }
 
 TEST(Leftovers, OfLivingProcessesAndOtherFilesStay) {
@@ -48,14 +48,14 @@ TEST(Leftovers, OfLivingProcessesAndOtherFilesStay) {
   for (const std::string& name :
        {"a.partial-" + dead + "-", "a.partial-" + dead + "x", "a.partial-" + dead + "-1.txt",
         std::string("a.partial-"), std::string("a.partial-x"), std::string("a.partial--1"),
-        "a.part-" + dead, std::string("a")}) {
+        "a.part-" + dead, "b.partial-" + dead + "-0", "ab.partial-" + dead, std::string("a")}) {
     put(folder / name, "x");
   }
-  fs::create_directory(folder / ("folder.partial-" + dead));
+  fs::create_directory(folder / ("a.partial-" + dead));
   put(folder / "target", "x");
-  fs::create_symlink("target", folder / ("link.partial-" + dead));
+  fs::create_symlink("target", folder / ("a.partial-" + dead + "-2"));
   const int before = folder.files();
-  remove_leftovers(folder.path());
+  remove_leftovers_of(folder / "a");
   EXPECT_EQ(folder.files(), before);
 }
 
@@ -66,10 +66,10 @@ TEST(Leftovers, AFileThatIsLockedIsBeingWritten) {
   put(name, "x");
   const FileDescriptor file(open(name.c_str(), O_WRONLY));
   ASSERT_EQ(flock(file.get(), LOCK_EX), 0);
-  remove_leftovers(folder.path());
+  remove_leftovers_of(folder / "a");
   EXPECT_EQ(folder.files(), 1);
   ASSERT_EQ(flock(file.get(), LOCK_UN), 0);
-  remove_leftovers(folder.path());
+  remove_leftovers_of(folder / "a");
   EXPECT_EQ(folder.files(), 0);
 }
 
@@ -77,7 +77,7 @@ TEST(Leftovers, WhatThisProcessWritesStays) {
   const TemporaryFolder folder;
   AtomicFile file(folder / "a");
   file.write("text");
-  remove_leftovers(folder.path());
+  remove_leftovers_of(folder / "a");
   EXPECT_EQ(folder.files(), 1);
   file.commit();
   EXPECT_EQ(testing::content(folder / "a"), "text");
@@ -89,13 +89,14 @@ TEST(Leftovers, AreGoneWhenTheFileIsWrittenAgain) {
     const auto killed =
         run_limited(5, AtLimit::killed, [&] { write_file(folder / name, std::string(100, 'x')); });
     EXPECT_TRUE(killed.killed);
-    put(folder / ("b.partial-" + dead_process() + "-0"), "of another file");
+    const fs::path other = folder / ("b.partial-" + dead_process() + "-0");
+    put(other, "of another file");
     EXPECT_EQ(folder.files(), 2);
     write_file(folder / name, "new");
     EXPECT_EQ(folder.files(), 2);
     EXPECT_EQ(testing::content(folder / name), "new");
     fs::remove(folder / name);
-    remove_leftovers(folder.path());
+    fs::remove(other);
     EXPECT_EQ(folder.files(), 0);
   }
 }

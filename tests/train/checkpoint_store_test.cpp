@@ -96,7 +96,8 @@ TEST(CheckpointStore, ReplacesOneOfTheSameStep) {
 
 TEST(CheckpointStore, RemovesWhatKilledProcessesLeftAndNothingElse) {
   const TemporaryFolder folder;
-  for (const char* name : {"step-00000001.partial", "step-00000002.removed", "step-3", "mine"}) {
+  for (const char* name :
+       {"step-00000001.partial", "step-00000002.removed", "step-3", "mine", "step-mine.partial"}) {
     fs::create_directories(folder / name / "inside");
   }
   EXPECT_FALSE(newest_whole(folder.path()).newest);
@@ -104,7 +105,8 @@ TEST(CheckpointStore, RemovesWhatKilledProcessesLeftAndNothingElse) {
   CheckpointStore store(folder.path());
   SmallRun run(1);
   save(store, run, 9);
-  EXPECT_EQ(names(folder.path()), (std::vector<std::string>{"mine", "step-00000009", "step-3"}));
+  EXPECT_EQ(names(folder.path()),
+            (std::vector<std::string>{"mine", "step-00000009", "step-3", "step-mine.partial"}));
 }
 
 TEST(CheckpointStore, NoFolderHoldsNoCheckpoint) {

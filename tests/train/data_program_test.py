@@ -96,7 +96,52 @@ class DataProgram(unittest.TestCase):
                 opened.truncate(self.chance.randrange(len(content[cut])))
         error = process.communicate(timeout=10)[1]
         self.assertEqual(process.returncode, 0, error.decode()[-2000:])
-        self.assertIn(b"5.png': No such file or directory", error)
+        self.assertRegex(error, rb"\d+ images? left out:")
+        # Messages name the first of them, the page all.
+        self.assertRegex((out / "run.html").read_text(), r"train/a/5\.png\S*: No such file or directory")
+
+    def test_an_evaluation_of_nothing_is_said_once(self):
+        photos, out = self.photos([b"a", b"b"]), self.folder / "run"
+        process = subprocess.Popen([PROGRAM, "train", *SMALL, "--steps", "400", "--eval-every", "400", "--data",
+                                    f"folder:{photos}", "--out", str(out)], env=ENVIRONMENT, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True)
+        self.addCleanup(process.kill)
+        deadline = time.monotonic() + 100
+        while not (out / "metrics.jsonl").exists() and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        (photos / "val").rename(self.folder / "away")
+        said, error = process.communicate(timeout=100)
+        self.assertEqual(process.returncode, 0, error)
+        self.assertEqual(error.count("there is no evaluation"), 1, error)
+        self.assertNotIn("nan", said + error)
+        self.assertIn("12 images left out:", error)
+        self.assertEqual(error.count("No such file"), 5, error)
+        self.assertIn("and 7 more", error)
+        self.assertNotIn("eval_loss", (out / "metrics.jsonl").read_text())
+        self.assertNotIn("best.safetensors", said)
+        (self.folder / "away").rename(photos / "val")
+        self.assertIn("finished", self.succeeds("train", "--out", out, "--resume", "auto").stdout.decode())
+
+    def test_eval_compares_the_kind_of_data_first(self):
+        self.succeeds("train", *TEXT, "--data", "persuasion", "--out", self.folder / "text")
+        done = run("eval", "--run", str(self.folder / "text"), "--data", "digits")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn(b"'digits' is images, and the run was trained on text", done.stderr)
+        self.assertNotIn(b"--seq-len", done.stderr)
+        self.succeeds("train", *SMALL, "--mixup", "0.1", "--data", "digits", "--out", self.folder / "images")
+        done = run("eval", "--run", str(self.folder / "images"), "--data", "persuasion")
+        self.assertIn(b"'persuasion' is text, and the run was trained on images", done.stderr)
+        self.assertNotIn(b"--mixup", done.stderr)
+
+    def test_a_dry_run_has_configuration_and_plan_as_json(self):
+        common = [*SMALL, "--data", "digits", "--dry-run"]
+        self.succeeds("train", *common, "--json", self.folder / "plan.json")
+        found = json.loads((self.folder / "plan.json").read_text())
+        self.assertEqual(found["config"]["width"], 48)
+        self.assertGreater(len(found["plan"]["modes"]), 1)
+        again = json.loads(self.succeeds("train", *common, "--json", "-").stdout)
+        self.assertEqual((again["config"], again["plan"]["blocks"]), (found["config"], found["plan"]["blocks"]))
+        self.assertEqual(json.loads(self.succeeds("train", *common).stdout), found["config"])
 
     def test_weights_of_a_grey_run_begin_a_grey_run(self):
         common = [*SMALL, "--data", "digits"]

@@ -94,6 +94,40 @@ class RanksProgram(unittest.TestCase):
             self.assertIn("rank 1 has --learning-rate 0.002, rank 0 has 0.001", err)
         self.assertFalse((self.folder / "run").exists())
 
+    def free_port(self):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            return free.getsockname()[1]
+
+    def start_rank(self, rank, world, port, *flags):
+        variables = {"RANK": str(rank), "WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        return self.start("--steps", 3, "--out", self.folder / "run", *flags, environment={**ENVIRONMENT, **variables})
+
+    def test_ranks_that_wait_for_one_say_which(self):
+        """The last one comes later, and finds that rank 0 and what it served have left."""
+        port = self.free_port()
+        ranks = [self.start_rank(0, 3, port)]
+        time.sleep(0.7)
+        ranks.append(self.start_rank(2, 3, port))
+        for rank in ranks:
+            _, err = rank.communicate(timeout=60)
+            self.assertEqual(rank.returncode, 1, err)
+            self.assertRegex(err, rf"^pareprop: rank 1 of 3 did not come within {TIMEOUT * 1000} ms: ")
+            self.assertEqual(err.count("\n"), 1, err)
+
+    def test_what_another_rank_says_is_escaped(self):
+        """A process that is not ours says who is missing, in words that a terminal would obey."""
+        from torch.distributed import TCPStore
+        port = self.free_port()
+        rank = self.start_rank(0, 2, port, "--timeout", 30)
+        store = TCPStore("127.0.0.1", port, is_master=False, wait_for_workers=False)
+        store.set("pareprop/attempt_0/missing", "rank 1\x1b[2J\x1b]0;owned\x07\r\x9b31m" + 10000 * "x")
+        _, err = rank.communicate(timeout=60)
+        self.assertEqual(rank.returncode, 1, err)
+        self.assertIn("rank 1\\", err, "escaped")
+        self.assertNotRegex(err, r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+        self.assertLess(len(err), 1000)
+
     def test_absurd_numbers_are_refused(self):
         for flags in (["--nproc", "100000"], ["--nproc", "2", "--timeout", "1e300"], ["--timeout", "1e-9"]):
             began = time.monotonic()

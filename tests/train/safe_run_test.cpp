@@ -3,12 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <functional>
 #include <limits>
 #include <map>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "pareprop/io/safetensors.h"
@@ -364,11 +366,42 @@ TEST(SafeRun, ARunThatIsStoppedWhileItEvaluatesSavesFirst) {
   EXPECT_EQ(content(folder / "run/model.safetensors"), content(folder / "whole/model.safetensors"));
 }
 
+// With averages in the place of the weights, which are what is saved.
+TEST(SafeRun, ACheckpointThatBecomesDueDuringAnEvaluationIsSaved) {
+  const TemporaryFolder folder;
+  TrainConfig config = tiny(folder / "run");
+  config.ema = 0.9;
+  TrainConfig whole = config;
+  whole.out = (folder / "whole").string();
+  train_alone(whole);
+
+  constexpr double kSeconds = 2.0;
+  config.save_minutes = kSeconds / 60.0;
+  TrainEvents events;
+  bool saved = false;
+  events.on_evaluating = [&](std::int64_t done, std::int64_t) {
+    if (done == 1) std::this_thread::sleep_for(std::chrono::duration<double>(kSeconds));
+    if (done != 3) return;
+    saved = checkpoints(config) == std::vector<std::string>{"step-00000004"};
+    const TemporaryFolder elsewhere;  // as a kill now would leave it
+    fs::copy(folder / "run", elsewhere / "run", fs::copy_options::recursive);
+    TrainConfig again = config;
+    again.out = (elsewhere / "run").string();
+    again.resume = "auto";
+    train_alone(again);
+    EXPECT_EQ(content(elsewhere / "run/model.safetensors"),
+              content(folder / "whole/model.safetensors"));
+    throw Killed();
+  };
+  EXPECT_THROW(train_alone(config, events), Killed);
+  EXPECT_TRUE(saved);
+}
+
 TEST(SafeRun, AFullDiskLeavesNoHalfLineInTheLogs) {
   for (const rlim_t limit : {500U, 701U, 999U}) {
     const TemporaryFolder folder;
     const auto result = io::testing::run_limited(limit, io::testing::AtLimit::error, [&] {
-      RunLog log(folder.path(), 0);
+      RunLog log(folder.path(), 0, 0);
       for (std::int64_t step = 1; step < 100; ++step) log.add(StepRecord{.step = step});
     });
     EXPECT_NE(result.error.find("too large"), std::string::npos) << result.error;
