@@ -20,7 +20,7 @@ std::int64_t count_right(const at::Tensor& scores, const at::Tensor& targets) {
 namespace {
 
 // They agree after every batch: one that stopped alone would leave the others waiting for it.
-bool any_of(ProcessGroup& group, bool here) {
+bool any_of(distributed::ProcessGroup& group, bool here) {
   const at::Tensor count = at::tensor({here ? std::int64_t{1} : std::int64_t{0}}, at::kLong);
   group.all_reduce(count)->wait();
   return *count.const_data_ptr<std::int64_t>() > 0;
