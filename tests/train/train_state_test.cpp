@@ -4,7 +4,11 @@
 
 #include <cmath>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <stdexcept>
+
+#include "pareprop/io/checksum.h"
+#include "tests/io/temporary_folder.h"
 
 namespace pareprop::train {
 namespace {
@@ -57,6 +61,23 @@ TEST(Manifest, OfAnythingElseIsRefused) {
   for (const char* text : {"[]", "{}", "null", "{\"format\": 2}", "{\"format\": \"1\"}"}) {
     EXPECT_THROW(parse_manifest(text), std::runtime_error) << text;
   }
+}
+
+TEST(Manifest, OfAnotherVersionIsRefusedForThat) {
+  const auto message_of_format = [](const nlohmann::json& format) {
+    auto whole = nlohmann::json::parse(format_manifest(sample()));
+    whole.erase("xxh64");
+    whole["format"] = format;
+    io::Checksum sum;
+    sum.update(whole.dump());
+    whole["xxh64"] = io::hex(sum.value());
+    return io::testing::message_of<std::runtime_error>([&] { parse_manifest(whole.dump()); });
+  };
+  EXPECT_EQ(message_of_format(2),
+            "it has format 2, and this program reads format 1: it is of another version");
+  EXPECT_EQ(message_of_format(-1),
+            "it has format -1, and this program reads format 1: it is of another version");
+  EXPECT_EQ(message_of_format(1), "") << "the checksum is valid";
 }
 
 TEST(Manifest, ConfigurationsAreText) {
