@@ -118,7 +118,7 @@ json parse_json(std::string_view text, std::string_view name) {
   } catch (const json::out_of_range&) {
     FirstFault fault;
     json::sax_parse(text.begin(), text.end(), &fault);
-    source.fail_at(fault.begin, "a number is too large: '" + printable(fault.token) + "'");
+    source.fail_at(fault.begin, "a number is too large: '" + text::printable(fault.token) + "'");
   }
 }
 
