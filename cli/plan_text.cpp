@@ -120,10 +120,10 @@ std::string plan_text(const PlanReport& report) {
   if (!title.measured && !plain) {
     words += "Times are guessed from multiply-accumulates; --measure times steps here.\n";
   }
+  if (!title.command_note.empty()) words += title.command_note + "\n";
   out += wrapped(words);
   if (!title.command.empty()) {
     out += "\nTo train so, with your own --data:\n  " + title.command + "\n";
-    if (!title.command_note.empty()) out += wrapped(title.command_note) + "\n";
   }
   return out;
 }

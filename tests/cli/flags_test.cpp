@@ -127,7 +127,7 @@ TEST(UnknownFlag, TheNearestIsNamedInEveryCommand) {
   EXPECT_NE(run_program({"train", "--batchsize", "1"}).err.find("nearest is --batch;"),
             std::string::npos)
       << "what an alias stands for";
-  for (const char* far : {"--qqqqqqqq", "--tensorboard", "--gpus-per-node"}) {
+  for (const char* far : {"--qqqqqqqq", "--tensorboard", "--distributed-backend"}) {
     const auto run = run_program({"train", far});
     EXPECT_EQ(run.err.find("nearest"), std::string::npos) << run.err;
   }
