@@ -42,6 +42,11 @@ fs::path nearest_existing(fs::path path) {
 
 bool is_there(const fs::path& path) { return fs::exists(fs::symlink_status(path)); }
 
+// A run does without its trace: a folder in its place is in the way, and left alone.
+bool is_left_alone(const fs::path& path) {
+  return path.stem() == "trace" && fs::is_directory(fs::symlink_status(path));
+}
+
 bool is_folder_of_run(const fs::path& name) { return !name.has_extension(); }
 
 std::string aside_name(const fs::path& name, int number) {
@@ -80,7 +85,7 @@ void check_parts_of_run(const fs::path& folder) {
   for (const fs::path name : kWritten) {
     if (is_folder_of_run(name)) {
       check_folder_of_run(folder / name);
-    } else {
+    } else if (!is_left_alone(folder / name)) {
       check_file_of_run(folder / name);
     }
   }
@@ -130,7 +135,8 @@ void RunFolder::check_there() const {
 std::vector<fs::path> files_of_run(const fs::path& folder) {
   std::vector<fs::path> found;
   for (const char* name : kWritten) {
-    if (is_there(folder / name)) found.push_back(folder / name);
+    const fs::path path = folder / name;
+    if (is_there(path) && !is_left_alone(path)) found.push_back(path);
   }
   if (is_there(folder / "checkpoints")) found.push_back(folder / "checkpoints");
   return found;
@@ -146,7 +152,7 @@ std::vector<std::string> set_aside(const fs::path& folder) {
   while (!is_free(number)) ++number;
   std::vector<std::string> names;
   for (const fs::path name : kWritten) {
-    if (!is_there(folder / name)) continue;
+    if (!is_there(folder / name) || is_left_alone(folder / name)) continue;
     const std::string& aside = names.emplace_back(aside_name(name, number));
     if (name == kConfig) {
       // A copy: the folder of a run is never without one, or the next attempt would not know it.

@@ -109,6 +109,8 @@ class RunFolder(unittest.TestCase):
         for name in ("config.json", "classes.json", "best.safetensors", "model.safetensors", "run.html", "metrics.jsonl",
                      "trace.svg"):
             for kind in ("fifo", "device", "link", "folder"):
+                if (name, kind) == ("trace.svg", "folder"):
+                    continue  # only the trace is not written then
                 with self.subTest(name=name, kind=kind):
                     self.copy()
                     path = self.out / name

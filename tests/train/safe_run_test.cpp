@@ -368,7 +368,7 @@ TEST(SafeRun, ARunThatIsStoppedWhileItEvaluatesSavesFirst) {
 
 // With averages in the place of the weights, which are what is saved.
 TEST(SafeRun, ACheckpointThatBecomesDueDuringAnEvaluationIsSaved) {
-  const TemporaryFolder folder;
+  const TemporaryFolder folder, killed;
   TrainConfig config = tiny(folder / "run");
   config.ema = 0.9;
   TrainConfig whole = config;
@@ -378,23 +378,19 @@ TEST(SafeRun, ACheckpointThatBecomesDueDuringAnEvaluationIsSaved) {
   constexpr double kSeconds = 2.0;
   config.save_minutes = kSeconds / 60.0;
   TrainEvents events;
-  bool saved = false;
   events.on_evaluating = [&](std::int64_t done, std::int64_t) {
     if (done == 1) std::this_thread::sleep_for(std::chrono::duration<double>(kSeconds));
     if (done != 3) return;
-    saved = checkpoints(config) == std::vector<std::string>{"step-00000004"};
-    const TemporaryFolder elsewhere;  // as a kill now would leave it
-    fs::copy(folder / "run", elsewhere / "run", fs::copy_options::recursive);
-    TrainConfig again = config;
-    again.out = (elsewhere / "run").string();
-    again.resume = "auto";
-    train_alone(again);
-    EXPECT_EQ(content(elsewhere / "run/model.safetensors"),
-              content(folder / "whole/model.safetensors"));
+    // An exception alone would have the state saved, which a kill has not.
+    fs::copy(folder / "run", killed / "run", fs::copy_options::recursive);
     throw Killed();
   };
   EXPECT_THROW(train_alone(config, events), Killed);
-  EXPECT_TRUE(saved);
+  config.out = (killed / "run").string();
+  EXPECT_EQ(checkpoints(config), (std::vector<std::string>{"step-00000004"}));
+  config.resume = "auto";
+  train_alone(config);
+  EXPECT_EQ(content(killed / "run/model.safetensors"), content(folder / "whole/model.safetensors"));
 }
 
 TEST(SafeRun, AFullDiskLeavesNoHalfLineInTheLogs) {
