@@ -3,6 +3,7 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <algorithm>
 #include <filesystem>
 
 #include "cli/model_flags.h"
@@ -11,6 +12,7 @@
 #include "cli/units.h"
 #include "pareprop/graph/text.h"
 #include "pareprop/io/input_file.h"
+#include "pareprop/io/json.h"
 #include "pareprop/train/field_error.h"
 #include "pareprop/train/presets.h"
 #include "pareprop/train/run_files.h"
@@ -35,6 +37,15 @@ train::TrainConfig changed(train::TrainConfig config, const TrainFlags& flags) {
   }
   for (const auto& [key, value] : flags.changes) train::set_field(config, key, value);
   return config;
+}
+
+// Where in --config a field has its value from; empty: it is not from there.
+std::string place_in_file(const TrainFlags& flags, const std::string& key) {
+  const bool given = std::any_of(flags.changes.begin(), flags.changes.end(),
+                                 [&](const auto& change) { return change.first == key; });
+  if (flags.config.empty() || given) return "";
+  const std::string text = config_text(flags.config);
+  return io::place_of_key(text, key).empty() ? "" : train::place_in_json(text, key, flags.config);
 }
 
 // What a run that is resumed was begun with, where there is one.
@@ -106,7 +117,13 @@ train::TrainConfig config_of(const TrainFlags& flags) {
   train::TrainConfig config;
   apply_run(config, flags);
   config = changed(std::move(config), flags);
-  check(config);
+  try {
+    check(config);
+  } catch (const train::FieldError& error) {
+    const std::string place = place_in_file(flags, error.key());
+    if (place.empty()) throw;
+    throw std::invalid_argument(place + ": " + error.what());
+  }
   return config;
 }
 

@@ -12,6 +12,18 @@ namespace {
 
 using nlohmann::json;
 
+// "line 3, column 5".
+std::string place(std::string_view text, std::size_t byte) {
+  const std::string_view before = text.substr(0, byte);
+  const auto line = 1 + std::count(before.begin(), before.end(), '\n');
+  const std::string_view in_line = before.substr(before.rfind('\n') + 1);
+  const auto starts_character = [](char c) {
+    return (static_cast<unsigned char>(c) & 0xc0) != 0x80;
+  };
+  const auto column = 1 + std::count_if(in_line.begin(), in_line.end(), starts_character);
+  return "line " + std::to_string(line) + ", column " + std::to_string(column);
+}
+
 class Source {
  public:
   Source(std::string_view text, std::string_view name) : text_(text), name_(name) {}
@@ -21,14 +33,7 @@ class Source {
   }
 
   [[noreturn]] void fail_at(std::size_t byte, const std::string& why) const {
-    const std::string_view before = text_.substr(0, byte);
-    const auto line = 1 + std::count(before.begin(), before.end(), '\n');
-    const std::string_view in_line = before.substr(before.rfind('\n') + 1);
-    const auto starts_character = [](char c) {
-      return (static_cast<unsigned char>(c) & 0xc0) != 0x80;
-    };
-    const auto column = 1 + std::count_if(in_line.begin(), in_line.end(), starts_character);
-    fail("line " + std::to_string(line) + ", column " + std::to_string(column) + ": " + why);
+    fail(place(text_, byte) + ": " + why);
   }
 
  private:
@@ -55,6 +60,31 @@ void check_depth(std::string_view text, const Source& source) {
     }
   }
 }
+
+// Where the parser stops: json::parse() does not say so of numbers that are too large.
+struct FirstFault : nlohmann::json_sax<json> {
+  std::size_t begin = 0;
+  std::string token;
+
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t, const string_t&) override { return true; }
+  bool string(string_t&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+  bool start_object(std::size_t) override { return true; }
+  bool key(string_t&) override { return true; }
+  bool end_object() override { return true; }
+  bool start_array(std::size_t) override { return true; }
+  bool end_array() override { return true; }
+  bool parse_error(std::size_t end, const std::string& last,
+                   const nlohmann::detail::exception&) override {
+    token = last.substr(0, 40);
+    begin = end - std::min(end, last.size());
+    return false;
+  }
+};
 
 // "[json.exception...] parse error at line 1, column 2: syntax error while parsing value - invalid
 // literal; last read: '{a'; expected ..." without what is said already.
@@ -85,8 +115,28 @@ json parse_json(std::string_view text, std::string_view name) {
   } catch (const json::parse_error& error) {
     source.fail_at(std::max<std::size_t>(error.byte, 1) - 1, "expected JSON: " + reason(error));
   } catch (const json::out_of_range&) {
-    source.fail("a number is too large");
+    FirstFault fault;
+    json::sax_parse(text.begin(), text.end(), &fault);
+    source.fail_at(fault.begin, "a number is too large: '" + printable(fault.token) + "'");
   }
+}
+
+std::string place_of_key(std::string_view text, std::string_view key) {
+  int depth = 0;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    if (c == '[' || c == '{') ++depth;
+    if (c == ']' || c == '}') --depth;
+    if (c != '"') continue;
+    const std::size_t begin = at;
+    while (++at < text.size() && text[at] != '"') at += text[at] == '\\' ? 1 : 0;
+    const std::size_t next = text.find_first_not_of(" \t\r\n", at + 1);
+    const bool is_key = next != std::string_view::npos && text[next] == ':';
+    if (depth == 1 && is_key && text.substr(begin + 1, at - begin - 1) == key) {
+      return place(text, begin);
+    }
+  }
+  return "";
 }
 
 std::string json_fault(const std::exception& error) {

@@ -18,6 +18,10 @@ inline constexpr int kDeepestJson = 100;
 // Not for the installed package's users: they need not have nlohmann's headers.
 nlohmann::json parse_json(std::string_view text, std::string_view source);
 
+// "line 3, column 5": where a key of the outermost object stands in a text that parse_json() took.
+// Empty: it is not found there as it is written in `key`.
+std::string place_of_key(std::string_view text, std::string_view key);
+
 // What nlohmann's library says of a value that is not what was asked for ("key 'step' not found"),
 // without the name of its exception.
 std::string json_fault(const std::exception& error);

@@ -121,6 +121,10 @@ void expect(bool good, const std::string& what) {
   if (!good) throw std::invalid_argument(what);
 }
 
+void expect_field(bool good, const char* key, const std::string& why) {
+  if (!good) throw FieldError(key, why);
+}
+
 }  // namespace
 
 std::vector<ConfigField> fields(const TrainConfig& config) {
@@ -144,16 +148,21 @@ void set_field(TrainConfig& config, std::string_view key, std::string_view text)
   expect(found, unknown_key(key));
 }
 
+std::string place_in_json(std::string_view json, std::string_view key, const std::string& source) {
+  const std::string place = io::place_of_key(json, key);
+  return place.empty() ? source : source + ": " + place;
+}
+
 void apply_json(TrainConfig& config, std::string_view json, const std::string& source) {
   const auto parsed = io::parse_json(json, source);
   expect(parsed.is_object(), source + ": expected a JSON object of keys and values");
   TrainConfig changed = config;
   for (const auto& [key, value] : parsed.items()) {
-    expect(is_value(value), source + ": " + key + ": expected a value or a list of numbers");
     try {
+      expect_field(is_value(value), key.c_str(), "expected a value or a list of numbers");
       set_field(changed, key, value.is_null() ? default_text(key) : text_of(value));
     } catch (const std::invalid_argument& error) {
-      throw std::invalid_argument(source + ": " + error.what());
+      throw std::invalid_argument(place_in_json(json, key, source) + ": " + error.what());
     }
   }
   config = std::move(changed);
@@ -168,10 +177,6 @@ std::string to_json(const TrainConfig& config) {
 }
 
 namespace {
-
-void expect_field(bool good, const char* key, const std::string& why) {
-  if (!good) throw FieldError(key, why);
-}
 
 template <typename Number>
 void between(const char* key, Number least, Number most, Number value) {

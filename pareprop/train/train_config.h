@@ -96,6 +96,10 @@ void set_field(TrainConfig& config, std::string_view key, std::string_view text)
 // changed then.
 void apply_json(TrainConfig& config, std::string_view json, const std::string& source);
 
+// "run.json: line 3, column 5": where such a text has a key; `source` alone where that is not
+// known.
+std::string place_in_json(std::string_view json, std::string_view key, const std::string& source);
+
 // All fields, in their order, those that are not given as null. What apply_json() reads.
 std::string to_json(const TrainConfig& config);
 

@@ -37,8 +37,16 @@ TEST(Json, ErrorsNameSourceLineAndColumn) {
   EXPECT_EQ(fault("").find("run/config.json: line 1, column 1: "), 0U) << fault("");
   EXPECT_EQ(fault("{\n\"a\": 1").find("run/config.json: line 2, column 7: "), 0U)
       << fault("{\n\"a\": 1");
-  EXPECT_EQ(fault("[1e999]"), "run/config.json: a number is too large");
+  EXPECT_EQ(fault("[1e999]"), "run/config.json: line 1, column 2: a number is too large: '1e999'");
   EXPECT_EQ(fault("[1] 2").find("run/config.json: line 1, column 5: "), 0U) << fault("[1] 2");
+}
+
+TEST(Json, KeysOfTheOutermostObjectAreFound) {
+  const std::string text = "{\n \"\\\"b\": {\"b\": 1},\n \"a\": \"b\",\n \"b\" : [\"{\"]}";
+  parse_json(text, "it");
+  EXPECT_EQ(place_of_key(text, "a"), "line 3, column 2");
+  EXPECT_EQ(place_of_key(text, "b"), "line 4, column 2");
+  EXPECT_EQ(place_of_key(text, "c"), "");
 }
 
 // The library would find it when the string is written, long after.

@@ -50,18 +50,26 @@ TEST(TrainConfig, EveryFieldIsReadAsItIsWritten) {
 
 TEST(TrainConfig, SaysWhatIsWrong) {
   EXPECT_EQ(refusal(R"({"learnin_rate": 1})"),
-            "c.json: unknown key 'learnin_rate'; the nearest is 'learning_rate'");
-  EXPECT_EQ(refusal(R"({"batch": "many"})"), "c.json: batch: expected a whole number, got 'many'");
-  EXPECT_EQ(refusal(R"({"batch": 1.5})"), "c.json: batch: expected a whole number, got '1.5'");
-  EXPECT_EQ(refusal(R"({"exact": 1})"), "c.json: exact: expected true or false, got '1'");
+            "c.json: line 1, column 2: unknown key 'learnin_rate'; the nearest is 'learning_rate'");
+  EXPECT_EQ(refusal(R"({"batch": "many"})"),
+            "c.json: line 1, column 2: batch: expected a whole number, got 'many'");
+  EXPECT_EQ(refusal(R"({"batch": 1.5})"),
+            "c.json: line 1, column 2: batch: expected a whole number, got '1.5'");
+  EXPECT_EQ(refusal(R"({"exact": 1})"),
+            "c.json: line 1, column 2: exact: expected true or false, got '1'");
   EXPECT_EQ(refusal(R"({"depth": [2, "x"]})"),
-            "c.json: depth: expected a value or a list of numbers");
-  EXPECT_EQ(refusal(R"({"depth": [2, 1.5]})"), "c.json: depth: expected a whole number, got '1.5'");
+            "c.json: line 1, column 2: depth: expected a value or a list of numbers");
+  EXPECT_EQ(refusal(R"({"depth": [2, 1.5]})"),
+            "c.json: line 1, column 2: depth: expected a whole number, got '1.5'");
   EXPECT_EQ(refusal("[1]"), "c.json: expected a JSON object of keys and values");
   EXPECT_EQ(refusal(R"({"batch": 4)"),
             "c.json: line 1, column 12: expected JSON: unexpected end of input; expected '}'");
   EXPECT_EQ(refusal(R"({"batch": {"a": 1}})"),
-            "c.json: batch: expected a value or a list of numbers");
+            "c.json: line 1, column 2: batch: expected a value or a list of numbers");
+  EXPECT_EQ(refusal("{\n  \"model\": \"exact\",\n  \"exact\": 1}"),
+            "c.json: line 3, column 3: exact: expected true or false, got '1'");
+  EXPECT_EQ(refusal("{\n  \"clip\": 1e999}"),
+            "c.json: line 2, column 11: a number is too large: '1e999'");
   const std::string deep = std::string(200000, '[') + std::string(200000, ']');
   EXPECT_EQ(refusal(R"({"depth": )" + deep + "}"),
             "c.json: line 1, column 110: lists and objects are nested more than 100 deep");
