@@ -4,6 +4,8 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <algorithm>
+#include <cctype>
+#include <iterator>
 
 #include "cli/table.h"
 #include "pareprop/graph/nearest.h"
@@ -12,13 +14,15 @@ namespace pareprop::cli {
 namespace {
 
 // From Hugging Face's Trainer, timm and torchrun.
-constexpr Alias kEverywhere[] = {
-    {"--batch-size", "--batch"},      {"--img-size", "--image-size"},
-    {"--input-size", "--image-size"}, {"--max-seq-length", "--seq-len"},
-    {"--drop", "--dropout"},          {"--bf16", "--precision", "bf16"},
-    {"--num-classes", "--classes"},   {"--vocab-size", "--vocabulary"},
-};
-constexpr Alias kOfTraining[] = {
+constexpr Alias kAliases[] = {
+    {"--batch-size", "--batch"},
+    {"--img-size", "--image-size"},
+    {"--input-size", "--image-size"},
+    {"--max-seq-length", "--seq-len"},
+    {"--drop", "--dropout"},
+    {"--bf16", "--precision", "bf16"},
+    {"--num-classes", "--classes"},
+    {"--vocab-size", "--vocabulary"},
     {"--lr", "--learning-rate"},
     {"--min-lr", "--last-learning-rate"},
     {"--wd", "--weight-decay"},
@@ -58,6 +62,13 @@ bool has(const CLI::App& command, std::string_view flag) {
   return command.get_option_no_throw(std::string(flag)) != nullptr;
 }
 
+// "--lr", and "-lr", which nobody has; not "-h" and "-0.5".
+bool is_flag(const std::string& word) {
+  if (word.starts_with("--")) return true;
+  return word.size() > 2 && word[0] == '-' &&
+         std::isalpha(static_cast<unsigned char>(word[1])) != 0;
+}
+
 // A flag of the command's own, also where what was meant is an alias.
 std::string nearest_flag(const CLI::App& command, const std::string& flag) {
   std::vector<std::string> known;
@@ -77,12 +88,8 @@ std::string nearest_flag(const CLI::App& command, const std::string& flag) {
 
 std::vector<Alias> aliases_of(const CLI::App& command) {
   std::vector<Alias> known;
-  const auto add = [&](const auto& list) {
-    std::copy_if(std::begin(list), std::end(list), std::back_inserter(known),
-                 [&](const Alias& alias) { return has(command, alias.flag); });
-  };
-  add(kEverywhere);
-  if (command.get_name() == "train") add(kOfTraining);
+  std::copy_if(std::begin(kAliases), std::end(kAliases), std::back_inserter(known),
+               [&](const Alias& alias) { return has(command, alias.flag); });
   return known;
 }
 
@@ -139,8 +146,8 @@ std::string unknown_word(const CLI::App& app, const std::vector<std::string>& wo
     }
     const CLI::App& of = command == nullptr ? app : *command;
     const std::string flag = word.substr(0, word.find('='));
-    if (!word.starts_with("--") || has(of, flag)) continue;
-    const std::string near = nearest_flag(of, flag);
+    if (!is_flag(word) || has(of, flag)) continue;
+    const std::string near = nearest_flag(of, word.starts_with("--") ? flag : "-" + flag);
     return "'" + std::string(command == nullptr ? "pareprop" : command->get_name()) +
            "' has no flag " + flag + (near.empty() ? "" : "; the nearest is " + near);
   }

@@ -32,7 +32,7 @@ std::string nearest(std::string_view word, const std::vector<std::string>& known
   std::string found;
   // Of two that are as near, one of the same length is the likelier.
   using Rank = std::pair<std::size_t, bool>;
-  Rank least{word.size() / 2 + 1, false};
+  Rank least{std::max<std::size_t>(word.size() / 3, 1) + 1, false};
   for (const std::string& candidate : known) {
     const Rank rank{distance(word, candidate), candidate.size() != word.size()};
     if (rank >= least) continue;

@@ -94,6 +94,7 @@ TEST(Text, TheNearestOfSomeWords) {
   EXPECT_EQ(text::nearest("--bacth", known), "--batch");
   EXPECT_EQ(text::nearest("--learnin_rate", known), "--learning-rate");
   EXPECT_EQ(text::nearest("x", known), "");
+  EXPECT_EQ(text::nearest("--output-dir", {"--image-size"}), "") << "more than a third differs";
   EXPECT_EQ(text::nearest(std::string(1000, 'x'), known), "");
 }
 
