@@ -6,6 +6,7 @@
 
 #include "cli/command.h"
 #include "cli/model_flags.h"
+#include "cli/output_file.h"
 #include "pareprop/train/presets.h"
 
 namespace pareprop::cli {
@@ -77,9 +78,14 @@ Action add_completion(CLI::App& app) {
       "completion", "Write what makes a shell complete flags: source <(pareprop completion bash)");
   const auto shell = std::make_shared<std::string>();
   command->add_option("shell", *shell, "bash")->required();
-  return [shell, &app](const Console& console) {
+  const auto json_target = std::make_shared<std::string>();
+  command->add_option("--json", *json_target, kJsonHelp)->type_name("FILE");
+  return [shell, json_target, &app](const Console& console) {
     if (*shell != "bash") throw UsageError("shell: expected bash, got '" + *shell + "'");
-    console.out << bash_script(app);
+    const JsonOutput json(*json_target, console.out);
+    const std::string script = bash_script(app);
+    if (!json.takes_stdout()) console.out << script;
+    json.write({{"shell", *shell}, {"script", script}});
     return 0;
   };
 }

@@ -73,7 +73,7 @@ int list_models(const ModelsFlags& flags, const Console& console) {
                        bytes_text(free) + " that are free here. --json has more.")
                 << "\n";
   }
-  json.write({{"rows", std::move(rows)}});
+  json.write({{"free_bytes", free}, {"rows", std::move(rows)}});
   return 0;
 }
 

@@ -1,6 +1,7 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <memory>
@@ -12,6 +13,8 @@
 #include "cli/plan_text.h"
 #include "cli/printable_stream.h"
 #include "cli/progress.h"
+#include "pareprop/models/image_model.h"
+#include "pareprop/models/roberta.h"
 #include "pareprop/plan/byte_size.h"
 #include "pareprop/plan/free_budget.h"
 #include "pareprop/plan/learn_times.h"
@@ -56,10 +59,28 @@ std::string number_text(Number value) {
   return {buffer.data(), std::to_chars(buffer.data(), buffer.data() + buffer.size(), value).ptr};
 }
 
+bool is_text(const at::Tensor& input) { return input.dim() == 2; }
+
+std::int64_t vocabulary_of(const PlanFlags& flags) {
+  return flags.network.overrides.vocabulary.value_or(models::RobertaConfig{}.vocabulary);
+}
+
+// What the data decide: the network that is trained has it of them.
+std::string follows_data(const PlanFlags& flags, const models::Model& model, bool text_model) {
+  if (text_model) {
+    return "The plan has " + std::to_string(vocabulary_of(flags)) +
+           " tokens; a text that is too small for so many has fewer, and --tokenizer its own.";
+  }
+  const auto* const images = dynamic_cast<const models::ImageModel*>(&model);
+  if (images == nullptr) return "";
+  return "The plan has " + std::to_string(images->shape().classes) +
+         " classes; those of training follow the data.";
+}
+
 // What trains by the plan; empty: nothing does. Data that come with the program stand for the
 // user's own.
 std::string train_command(const PlanFlags& flags, const plan::Plan& plan, const at::Tensor& input) {
-  const bool text_model = input.dim() == 2;
+  const bool text_model = is_text(input);
   const std::int64_t parts = plan.fits ? 1 : plan.accumulate;
   if (flags.optimizer == "none" || parts == 0) return "";
   const models::Overrides& change = flags.network.overrides;
@@ -76,6 +97,7 @@ std::string train_command(const PlanFlags& flags, const plan::Plan& plan, const 
   if (!depths.empty()) add("--depth", join(depths, ","));
   add_given("--width", change.width);
   add(text_model ? "--seq-len" : "--image-size", std::to_string(input.size(-1)));
+  if (text_model) add("--vocabulary", std::to_string(vocabulary_of(flags)));
   add_given("--dropout", change.dropout);
   add_given("--drop-path", change.drop_path);
   add("--batch", std::to_string(plan.fits ? flags.batch : plan.micro_batch));
@@ -96,6 +118,16 @@ bool learn(plan::Planner& planner, const PlanFlags& flags, const plan::StepShape
   if (flags.measure.empty()) {
     planner.use(plan::measure_macs_per_second());
     return false;
+  }
+  const auto not_measured = [&](const std::string& why) {
+    say(console.err, "plan", "--measure: " + why + "; nothing was timed");
+    planner.use(plan::measure_macs_per_second());
+    return false;
+  };
+  if (planner.plain()) return not_measured("times of a plain network decide nothing");
+  budget = std::min(budget, plan::free_budget());
+  if (planner.predict(planner.all(Mode::reprop)).total_peak > budget) {
+    return not_measured("no reversible step fits here in " + plan::exact_bytes(budget));
   }
   const auto model =
       make_model(flags.network, {.dtype = stream_dtype(shape.precision), .seed = flags.seed});
@@ -141,13 +173,16 @@ int plan_model(const PlanFlags& flags, const Console& console) {
       shape);
   const bool measured = learn(planner, flags, shape, budget, console);
   const plan::Plan plan = planner.plan(budget);
-  const models::Batch example = make_model(flags.network, {.device = at::kMeta})->example(1, 0);
-  const PlanReport report = report_of(planner, plan,
-                                      {.network = title(flags.network),
-                                       .batch = flags.batch,
-                                       .precision = std::string(name(precision)),
-                                       .measured = measured,
-                                       .command = train_command(flags, plan, example.input)});
+  const auto model = make_model(flags.network, {.device = at::kMeta});
+  const at::Tensor input = model->example(1, 0).input;
+  const PlanReport report =
+      report_of(planner, plan,
+                {.network = title(flags.network),
+                 .batch = flags.batch,
+                 .precision = std::string(name(precision)),
+                 .measured = measured,
+                 .command = train_command(flags, plan, input),
+                 .command_note = follows_data(flags, *model, is_text(input))});
   if (!json.takes_stdout()) console.out << plan_text(report);
   json.write(plan_json(report));
   if (plan.fits) return 0;

@@ -103,6 +103,10 @@ int trace_model(const TraceFlags& flags, bool mode_given, const Console& console
   check_writable(flags.out);
   if (!flags.svg.empty()) check_writable(flags.svg);
 
+  expect_to_fit(flags.network, {.shape = {.batch = options.batch,
+                                          .precision = options.precision,
+                                          .arithmetic = options.arithmetic},
+                                .modes = {options.mode}});
   const auto model =
       make_model(flags.network, {.dtype = stream_dtype(options.precision), .seed = flags.seed});
   const train::TracedStep traced = train::trace_step(*model, options);

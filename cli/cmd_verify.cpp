@@ -42,6 +42,12 @@ std::string first_line(const std::string& text) { return text.substr(0, text.fin
 int verify_model(const StepFlags& flags, const Console& console) {
   const VerifyOptions options = checked_options(flags);
   const JsonOutput json(flags.json, console.out);
+  expect_to_fit(flags.network, {.shape = {.batch = options.batch,
+                                          .precision = options.precision,
+                                          .arithmetic = options.arithmetic,
+                                          .optimizer_copies = 0},
+                                .modes = options.modes,
+                                .compares_gradients = true});
   const auto model =
       make_model(flags.network, {.dtype = stream_dtype(options.precision), .seed = flags.seed});
   int depth = 0;

@@ -12,7 +12,10 @@
 
 #include "cli/command.h"
 #include "cli/output_file.h"
+#include "pareprop/memory/free_memory.h"
 #include "pareprop/models/overrides.h"
+#include "pareprop/plan/free_budget.h"
+#include "pareprop/plan/plan_words.h"
 
 namespace pareprop::cli {
 
@@ -99,6 +102,73 @@ std::shared_ptr<models::Model> make_model(const ModelFlags& flags,
                                           const models::WeightOptions& weights) {
   check_changes(flags.overrides);
   return models::make_model(flags.model, flags.overrides, weights);
+}
+
+namespace {
+
+class FitCheck {
+ public:
+  FitCheck(const ModelFlags& flags, const StepNeeds& needs)
+      : needs_(needs),
+        dry_(
+            [&] {
+              return make_model(
+                  flags, {.dtype = stream_dtype(needs.shape.precision), .device = at::kMeta});
+            },
+            needs.shape) {
+    if (!needs.compares_gradients) return;
+    for (const at::Tensor& weight : dry_.model().parameters()) {
+      kept_bytes_ += static_cast<std::int64_t>(weight.nbytes());
+    }
+  }
+
+  // A network that ignores the device that it is asked to be on is there already.
+  bool is_dry() const { return dry_.model().weight_options().device().is_meta(); }
+
+  // Of the mode that needs most.
+  plan::Prediction predict(std::int64_t batch) {
+    plan::Prediction most;
+    const auto add = [&](Mode mode, std::int64_t kept) {
+      // It tries reprop and pareprop, which takes more.
+      if (mode == Mode::automatic) mode = Mode::pareprop;
+      plan::Prediction one = dry_.run({.mode = mode}, batch, false);
+      one.at_most += kept;
+      if (one.at_most > most.at_most) most = one;
+    };
+    if (needs_.compares_gradients) add(Mode::stored, 0);
+    for (const Mode mode : needs_.modes) add(mode, kept_bytes_);
+    return most;
+  }
+
+  std::int64_t largest_batch(std::int64_t budget) {
+    std::int64_t fits = 0, too_large = needs_.shape.batch;
+    while (too_large - fits > 1) {
+      const std::int64_t middle = fits + (too_large - fits) / 2;
+      (predict(middle).at_most <= budget ? fits : too_large) = middle;
+    }
+    return fits;
+  }
+
+ private:
+  const StepNeeds& needs_;
+  plan::DryStep dry_;
+  std::int64_t kept_bytes_ = 0;
+};
+
+}  // namespace
+
+void expect_to_fit(const ModelFlags& flags, const StepNeeds& needs) {
+  const memory::MemoryLimit limit = memory::tightest(memory::memory_limits());
+  FitCheck check(flags, needs);
+  if (!check.is_dry()) return;
+  plan::Plan plan;
+  plan.budget = plan::free_budget(limit);
+  plan.predicted = check.predict(needs.shape.batch);
+  if (plan.predicted.at_most <= plan.budget) return;
+  plan.smallest_budget = plan.predicted.at_most;
+  plan.largest_batch = check.largest_batch(plan.budget);
+  throw std::invalid_argument(limit.name + " leaves too little: " +
+                              plan::does_not_fit(plan, title(flags), needs.shape.batch));
 }
 
 std::string title(const ModelFlags& flags) {

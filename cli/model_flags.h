@@ -7,6 +7,7 @@
 
 #include "pareprop/graph/policy.h"
 #include "pareprop/models/registry.h"
+#include "pareprop/plan/dry_step.h"
 
 namespace CLI {
 class App;
@@ -35,6 +36,17 @@ void check_changes(const models::Overrides& change);
 // Throws UsageError or std::invalid_argument, naming what does not fit.
 std::shared_ptr<models::Model> make_model(const ModelFlags& flags,
                                           const models::WeightOptions& weights);
+
+// What one step of a command takes besides the network and its activations.
+struct StepNeeds {
+  plan::StepShape shape;
+  std::vector<Mode> modes;          // each is run once
+  bool compares_gradients = false;  // with those of ordinary autograd, which are kept
+};
+
+// Throws std::invalid_argument where a step would not fit in what is free, saying what takes how
+// much and what would help. By shapes alone: to be called before the network is made.
+void expect_to_fit(const ModelFlags& flags, const StepNeeds& needs);
 
 // "vit_tiny", "plain vit_tiny".
 std::string title(const ModelFlags& flags);

@@ -120,9 +120,11 @@ std::string plan_text(const PlanReport& report) {
   if (!title.measured && !plain) {
     words += "Times are guessed from multiply-accumulates; --measure times steps here.\n";
   }
+  if (!title.command_note.empty()) words += title.command_note + "\n";
   out += wrapped(words);
-  if (!title.command.empty())
+  if (!title.command.empty()) {
     out += "\nTo train so, with your own --data:\n  " + title.command + "\n";
+  }
   return out;
 }
 
@@ -148,7 +150,8 @@ nlohmann::ordered_json plan_json(const PlanReport& report) {
                               {"measured", report.title.measured},
                               {"speed", speed(report, plan.seconds)},
                               {"policies", policy_letters(plan.step)},
-                              {"command", report.title.command}};
+                              {"command", report.title.command},
+                              {"command_note", report.title.command_note}};
   auto& modes = json["modes"] = nlohmann::ordered_json::array();
   for (const PlanReport::Row& row : report.modes) {
     modes.push_back({{"mode", row.name},

@@ -14,6 +14,7 @@ struct PlanTitle {
   std::string precision;
   bool measured = false;     // times are
   std::string command = {};  // that trains so; empty: none is named
+  std::string command_note = {};
 };
 
 // All that is told about a plan: computed once, then written for people or for programs.

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <new>
 #include <ostream>
 #include <sstream>
 #include <thread>
@@ -82,6 +83,10 @@ int run_action(const Action& action, const Console& console, const std::string& 
     return fail(console.err, kWrongUsage, std::string(error.what()) + "; see " + help);
   } catch (const c10::Error& error) {
     return fail(console.err, kFailed, error.what_without_backtrace());
+  } catch (const std::bad_alloc&) {
+    return fail(console.err, kFailed,
+                "out of memory: stop what else is running, or ask for less (a smaller network, "
+                "batch or file)");
   } catch (const std::exception& error) {
     return fail(console.err, kFailed, error.what());
   }

@@ -27,7 +27,7 @@ struct Overrides {
 
 // The largest that make_model() takes, far beyond what can be trained: what is larger is a mistake,
 // and would take hours or memory to find out.
-inline constexpr int kMostBlocks = 10'000;  // of a stage
+inline constexpr int kMostBlocks = 1000;  // of a stage
 inline constexpr std::int64_t kMostWidth = 131'072;
 inline constexpr std::int64_t kMostImageSize = 16'384;
 inline constexpr std::int64_t kMostTokens = 1'048'576;  // of a sequence

@@ -70,8 +70,10 @@ std::string StreamArithmetic::range_error(const at::Tensor& u, const at::Tensor&
   }
   return "values up to " + std::to_string(largest_value) + " do not fit exact streams with " +
          std::to_string(fraction_bits_) + " fraction bits (limit " + std::to_string(limit) +
-         "): train with a lower learning rate, or with float streams (--streams float, or without "
-         "--exact; in C++ Arithmetic::floating or fewer StackOptions::fraction_bits)";
+         "): use a lower learning rate, or float streams instead of exact ones (leave out --exact; "
+         "in "
+         "'train' say --streams float; in C++ Arithmetic::floating or fewer "
+         "StackOptions::fraction_bits)";
 }
 
 bool sole_owner(const at::Tensor& t) {

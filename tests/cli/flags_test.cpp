@@ -86,6 +86,17 @@ TEST(Aliases, OfOtherTrainersMeanTheSame) {
   EXPECT_EQ(config["clip"], 8.0);
 }
 
+TEST(Aliases, AreKnownWhereverTheirFlagIs) {
+  const ScratchFolder folder;
+  const auto trace = run_program({"trace", "--model", "vit_digits", "--depth", "1", "--batch_size",
+                                  "2", "--max-steps", "1", "--output-dir", folder / "t.json"});
+  EXPECT_EQ(trace.code, 0) << trace.err;
+  EXPECT_EQ(folder.files(), 1);
+  for (const char* command : {"bench", "demo", "trace"}) {
+    EXPECT_NE(run_program({command, "--help"}).out.find("--output-dir is"), std::string::npos);
+  }
+}
+
 TEST(Aliases, StandInHelpWithFlagsThatThereAre) {
   const std::string help = run_program({"train", "--help"}).out;
   const auto told = help.find("Names of other trainers");
@@ -116,10 +127,27 @@ TEST(UnknownFlag, TheNearestIsNamedInEveryCommand) {
   EXPECT_NE(run_program({"train", "--batchsize", "1"}).err.find("nearest is --batch;"),
             std::string::npos)
       << "what an alias stands for";
-  const auto far = run_program({"train", "--qqqqqqqq"});
-  EXPECT_EQ(far.err.find("nearest"), std::string::npos) << far.err;
+  for (const char* far : {"--qqqqqqqq", "--tensorboard", "--distributed-backend"}) {
+    const auto run = run_program({"train", far});
+    EXPECT_EQ(run.err.find("nearest"), std::string::npos) << run.err;
+  }
   EXPECT_NE(run_program({"trian"}).err.find("no command 'trian'; the nearest is 'train'"),
             std::string::npos);
+}
+
+TEST(UnknownFlag, WithOneDashIsNamedToo) {
+  for (const auto& [word, near] : {std::pair{"-lr", "--learning-rate"},
+                                   {"-batch", "--batch"},
+                                   {"-batch_size=4", "--batch"},
+                                   {"-help", "--help"}}) {
+    const auto run = run_program({"train", word, "0.1"});
+    EXPECT_EQ(run.code, 2);
+    const std::string flag = std::string(word).substr(0, std::string(word).find('='));
+    EXPECT_EQ(run.err, "pareprop: 'train' has no flag " + flag + "; the nearest is " + near +
+                           "; see 'pareprop train --help'\n");
+  }
+  EXPECT_NE(run_program({"train", "--clip", "-1"}).err.find("--clip: expected"), std::string::npos)
+      << "a number is no flag";
 }
 
 // A message about a flag names it as it is typed, and advises none that the command does not have.
@@ -188,6 +216,29 @@ TEST(Json, ErrorsNameLineAndColumn) {
     EXPECT_NE(run.err.find("c.json: line 3, column 1"), std::string::npos) << run.err;
     EXPECT_EQ(lines(run.err), 1);
   }
+}
+
+TEST(Json, WrongValuesOfAConfigurationNameThePlace) {
+  const ScratchFolder folder;
+  const std::pair<const char*, const char*> wrong[] = {
+      {R"("learnin_rate": 1)", "unknown key 'learnin_rate'; the nearest is 'learning_rate'"},
+      {R"("batch": "many")", "batch: expected a whole number"},
+      {R"("learning_rate": -1)", "learning_rate: expected more than 0"},
+      {R"("decay": "fast")", "decay: "}};
+  for (const auto& [line, why] : wrong) {
+    std::ofstream(folder / "c.json") << "{\n  \"steps\": 3,\n  " << line << "\n}\n";
+    const auto run = run_program({"train", "--config", folder / "c.json", "--dry-run"});
+    EXPECT_EQ(run.code, 2);
+    EXPECT_NE(run.err.find(std::string("c.json: line 3, column 3: ") + why), std::string::npos)
+        << run.err;
+  }
+  std::ofstream(folder / "c.json") << "{\"learning_rate\": -1}";
+  const auto flag =
+      run_program({"train", "--config", folder / "c.json", "--lr", "-2", "--dry-run"});
+  EXPECT_EQ(flag.err.rfind("pareprop: --learning-rate: ", 0), 0u) << "the flag is the culprit";
+  const auto fixed = run_program(
+      {"train", "--config", folder / "c.json", "--lr", "2", "--dry-run", "--model", "vit_digits"});
+  EXPECT_EQ(fixed.code, 0) << fixed.err;
 }
 
 TEST(Json, PipesAndDevicesAreNoResults) {
@@ -266,11 +317,29 @@ TEST(Resume, NeedsNoOtherFlag) {
   ASSERT_EQ(more.code, 0) << more.err;
   EXPECT_NE(more.err.find("from step 2 to 3"), std::string::npos) << more.err;
   const json config = json::parse(content(out + "/config.json"));
+  EXPECT_EQ(config["model"], "vit_digits");
+  EXPECT_EQ(config["depth"], json::array({1}));
+  EXPECT_EQ(config["batch"], 8);
+  EXPECT_EQ(config["learning_rate"], 0.01);
+  EXPECT_EQ(config["seed"], 3);
+  const auto bare = run_program({"train", "--resume", "auto", "--out", out, "--dry-run"});
+  ASSERT_EQ(bare.code, 0) << bare.err;
+  json expected = config, got = json::parse(bare.out);
+  expected.erase("resume");
+  got.erase("resume");
+  EXPECT_EQ(got, expected);
   EXPECT_EQ(json::parse(content(folder / "result.json"))["step"], 3);
   const auto wrong = run_program(
       {"train", "--resume", "auto", "--out", out, "--steps", "4", "--model", "vit_tiny"});
   EXPECT_NE(wrong.code, 0);
   EXPECT_NE(wrong.err.find("--model vit_digits"), std::string::npos) << wrong.err;
+}
+
+TEST(Completion, IsWrittenAsJsonToo) {
+  const auto plain = run_program({"completion", "bash"});
+  const auto run = run_program({"completion", "bash", "--json", "-"});
+  expect_success(run);
+  EXPECT_EQ(json::parse(run.out)["script"], plain.out);
 }
 
 TEST(Presets, AreListedWithTheirBatchSizes) {

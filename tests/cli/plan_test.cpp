@@ -144,6 +144,42 @@ TEST(Plan, EndsWithTheCommandThatTrainsSo) {
   EXPECT_EQ(config["budget"], "60MB");
 }
 
+TEST(Plan, OfTextTrainsWithTheVocabularyThatWasPlanned) {
+  const std::vector<std::string> small = {
+      "--model",   "roberta_base", "--width", "24", "--depth",  "1",
+      "--seq-len", "16",           "--batch", "4",  "--budget", "1GiB"};
+  for (const std::string vocabulary : {"300", "50265"}) {
+    std::vector<std::string> ask = small;
+    ask.insert(ask.end(), {"--json", "-"});
+    if (vocabulary == "300") ask.insert(ask.end(), {"--vocabulary", vocabulary});
+    const Outcome outcome = plan(ask);
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    const auto answer = json_of(outcome);
+    EXPECT_NE(answer["command"].get<std::string>().find(" --vocabulary " + vocabulary + " "),
+              std::string::npos)
+        << answer["command"];
+    EXPECT_NE(answer["command_note"].get<std::string>().find(vocabulary + " tokens"),
+              std::string::npos);
+  }
+  EXPECT_NE(plan({"--model", "vit_cifar", "--depth", "1", "--budget", "1GiB"})
+                .out.find("The plan has 10 classes; those of training follow the data."),
+            std::string::npos);
+}
+
+TEST(Plan, SaysWhereNothingIsMeasured) {
+  const Outcome plain = plan({"--model", "vit_cifar", "--depth", "1", "--plain", "--measure",
+                              "--budget", "1GiB", "--json", "-"});
+  EXPECT_EQ(plain.code, 0);
+  EXPECT_NE(plain.err.find("--measure: times of a plain network decide nothing"), std::string::npos)
+      << plain.err;
+  EXPECT_FALSE(json_of(plain).at("measured").get<bool>());
+  // More than any machine that this runs on has: the network must not be made.
+  const Outcome large = plan({"--model", "vit_tiny", "--depth", "2", "--batch", "1048576",
+                              "--measure", "--budget", "100TB", "--json", "-"});
+  EXPECT_EQ(large.code, 0) << large.err;
+  EXPECT_NE(large.err.find("no reversible step fits here"), std::string::npos) << large.err;
+}
+
 TEST(Plan, JsonHasAllThatItsTextHas) {
   const std::vector<std::string> ask = {"--model", "vit_cifar", "--batch",
                                         "32",      "--budget",  "60MB"};

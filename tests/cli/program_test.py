@@ -4,7 +4,10 @@
 import fcntl
 import os
 import pathlib
+import json
 import pty
+import re
+import resource
 import signal
 import struct
 import subprocess
@@ -55,6 +58,84 @@ class SpinCount(unittest.TestCase):
             self.assertEqual(process.wait(), 0)
 
 
+    def test_started_by_the_dynamic_loader(self):
+        """What /proc/self/exe leads to is the loader then."""
+        with open(PROGRAM, "rb") as file:
+            loader = re.search(rb"/lib[^\0]*/ld-[^\0]*", file.read(8192))
+        self.assertIsNotNone(loader)
+        run = subprocess.run([loader[0].decode(), PROGRAM, "models", "--help"], capture_output=True, text=True,
+                             env=environment(OMP_DISPLAY_ENV="false"))
+        self.assertEqual((run.returncode, run.stderr), (0, ""))
+        self.assertIn("List the models", run.stdout)
+
+
+def run_measured(*words, address_space=None):
+    """Exit code, standard output and error, and the resources that the program used."""
+    def limit():
+        if address_space is not None:
+            resource.setrlimit(resource.RLIMIT_AS, (address_space, address_space))
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        process = subprocess.Popen([PROGRAM, *words], stdout=out, stderr=err, preexec_fn=limit)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        out.seek(0)
+        err.seek(0)
+        return process.returncode, out.read(), err.read(), usage
+
+
+class WhatCannotBe(unittest.TestCase):
+    def test_absurd_numbers_are_refused_within_a_second(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for flag, value in (("--depth", "100000"), ("--depth", "10000"), ("--threads", "100000"),
+                                ("--epochs", "1e300")):
+                code, _, err, usage = run_measured("train", flag, value, "--out", os.path.join(folder, "run"))
+                self.assertEqual(code, 2, err)
+                self.assertRegex(err, rf"^pareprop: {flag}: expected ")
+                self.assertLess(usage.ru_utime, 1.0, f"{flag} {value}: seconds of the processor")
+            self.assertEqual(os.listdir(folder), [])
+
+    def test_a_network_that_does_not_fit_is_refused_before_it_is_made(self):
+        limit = 3000000 << 10  # as ulimit -v 3000000
+        for words in (["trace", "--model", "vit_gigantic", "--batch", "64", "--out", "/dev/null"],
+                      ["verify", "--model", "vit_huge", "--batch", "8"],
+                      ["verify", "--model", "vit_huge", "--batch", "8", "--modes", "reprop"]):
+            code, out, err, usage = run_measured(*words, address_space=limit)
+            self.assertEqual((code, out), (2, ""), err)
+            self.assertRegex(err, rf"^pareprop: ulimit -v leaves too little: {words[2]} with batch {words[4]} "
+                                  r"does not fit in .*: weights .*, most of it ")
+            self.assertEqual(err.count("\n"), 1)
+            self.assertLess(usage.ru_maxrss, 1 << 20, "kilobytes")
+            self.assertNotIn("--accumulate", err, "it has no such flag")
+
+    def test_the_largest_batch_is_named(self):
+        small = ["trace", "--model", "vit_tiny", "--mode", "stored", "--out", "/dev/null", "--steps", "1"]
+        code, _, err, _ = run_measured(*small, "--batch", "4096", address_space=3000000 << 10)
+        self.assertEqual(code, 2, err)
+        largest = int(re.search(r"the largest batch (\d+)", err)[1])
+        self.assertGreater(largest, 1)
+        code, _, err, _ = run_measured(*small, "--batch", str(largest + 1), address_space=3000000 << 10)
+        self.assertEqual(code, 2, err)
+
+
+class Models(unittest.TestCase):
+    def models(self, address_space):
+        code, out, err, _ = run_measured("models", "--json", "-", address_space=address_space)
+        self.assertEqual(code, 0, err)
+        answer = json.loads(out)
+        for row in answer["rows"]:
+            self.assertEqual(row["fits"], row["train_bytes"] <= answer["free_bytes"], row["model"])
+        return answer
+
+    def test_fits_counts_the_optimizer(self):
+        whole = 8 << 30
+        before = self.models(whole)
+        row = next(row for row in before["rows"] if row["model"] == "vit_large")
+        between = int(row["step_bytes"] + row["train_bytes"]) // 2
+        after = self.models(whole - int(before["free_bytes"]) + between)
+        self.assertTrue(row["step_bytes"] < after["free_bytes"] < row["train_bytes"], after["free_bytes"])
+        self.assertFalse(next(each for each in after["rows"] if each["model"] == "vit_large")["fits"])
+
+
 class FullDevice(unittest.TestCase):
     def test_is_exit_code_1_in_every_command(self):
         with tempfile.TemporaryDirectory() as folder, open("/dev/full", "wb") as full:
@@ -92,41 +173,63 @@ class LostReader(unittest.TestCase):
         self.assertNotEqual(run_without_reader("models").returncode, 0)
 
 
-class Terminal(unittest.TestCase):
-    """A run on a terminal of 80 columns that is interrupted."""
+def on_terminal(words, interrupt_after=None, **variables):
+    """The program on a terminal of 80 columns, interrupted once it has said something three times: exit code and what
+    was shown."""
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    process = subprocess.Popen([PROGRAM, *words], stdin=slave, stdout=slave, stderr=slave,
+                               env={**os.environ, **variables})
+    os.close(slave)
+    seen = b""
+    while True:
+        try:
+            more = os.read(master, 65536)
+        except OSError:  # nobody holds the other end any more
+            break
+        if not more:
+            break
+        seen += more
+        if interrupt_after and seen.count(interrupt_after) >= 3:
+            process.send_signal(signal.SIGINT)
+            interrupt_after = None
+    os.close(master)
+    return process.wait(), seen.decode()
 
+
+def shown_lines(seen):
+    return [line.rstrip("\r") for part in seen.split("\n") for line in part.split("\r\x1b[K")]
+
+
+class Terminal(unittest.TestCase):
     def test_the_line_of_progress_fits_and_is_gone_before_the_summary(self):
-        master, slave = pty.openpty()
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
         with tempfile.TemporaryDirectory() as folder:
-            process = subprocess.Popen(
-                [PROGRAM, "train", "--model", "vit_digits", "--depth", "1", "--batch", "8", "--steps",
-                 "1000000", "--threads", "1", "--out", os.path.join(folder, "run")],
-                stdin=slave, stdout=slave, stderr=slave)
-            os.close(slave)
-            seen, asked = b"", False
-            while True:
-                try:
-                    more = os.read(master, 65536)
-                except OSError:  # nobody holds the other end any more
-                    break
-                if not more:
-                    break
-                seen += more
-                if not asked and seen.count(b"samples/s") >= 3:
-                    process.send_signal(signal.SIGINT)
-                    asked = True
-            self.assertEqual(process.wait(), 128 + signal.SIGINT, seen[-2000:])
-        os.close(master)
-        lines = [line for part in seen.decode().split("\n") for line in part.split("\r\x1b[K")]
+            code, seen = on_terminal(
+                ["train", "--model", "vit_digits", "--depth", "1", "--batch", "8", "--steps", "1000000", "--threads",
+                 "1", "--out", os.path.join(folder, "run")], interrupt_after=b"samples/s")
+        self.assertEqual(code, 128 + signal.SIGINT, seen[-2000:])
+        lines = shown_lines(seen)
         progress = [line for line in lines if " left  step " in line]
         self.assertGreaterEqual(len(progress), 3, seen[-2000:])
         for line in progress:
             self.assertRegex(line, r"^\d+:\d\d(:\d\d)? left  step \d+/1000000  loss ")
-            self.assertLess(len(line.rstrip("\r")), 80, line)
+            self.assertLess(len(line), 80, line)
         stopped = [line for line in lines if "stopped and saved" in line]
         self.assertEqual(len(stopped), 1)
         self.assertTrue(stopped[0].startswith("stopped and saved"), stopped)
+
+    def test_measuring_shows_its_steps(self):
+        with tempfile.TemporaryDirectory() as folder:
+            code, seen = on_terminal(
+                ["plan", "--model", "vit_cifar", "--depth", "2", "--batch", "2", "--budget", "1GiB", "--measure"],
+                XDG_CACHE_HOME=folder)
+        self.assertEqual(code, 0, seen[-2000:])
+        steps = [re.fullmatch(r"measuring: step (\d+) of (\d+)", line) for line in shown_lines(seen)]
+        steps = [(int(step[1]), int(step[2])) for step in steps if step]
+        self.assertGreaterEqual(len(steps), 3, seen[-2000:])
+        self.assertEqual([number for number, _ in steps], list(range(1, steps[0][1] + 1)))
+        self.assertEqual({count for _, count in steps}, {steps[0][1]})
+        self.assertTrue(any(line.startswith("vit_cifar, batch 2") for line in shown_lines(seen)), "it is gone then")
 
 
 class Completion(unittest.TestCase):

@@ -2,6 +2,7 @@
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
+#include <new>
 #include <nlohmann/json.hpp>
 
 #include "pareprop/models/registry.h"
@@ -127,6 +128,18 @@ TEST(VerifyBrokenNetwork, FindsABranchThatDoesNotComputeTheSameAgain) {
     EXPECT_TRUE(row["max_rel_error"].is_null());
     EXPECT_NE(std::string(row["error"]).find("branch F"), std::string::npos) << row;
   }
+}
+
+TEST(VerifyBrokenNetwork, OutOfMemoryIsAPlainMessage) {
+  models::register_model(
+      "endless",
+      [](const models::Overrides&, const models::WeightOptions&) -> std::shared_ptr<models::Model> {
+        throw std::bad_alloc();
+      });
+  const auto run = run_program({"verify", "--model", "endless"});
+  EXPECT_EQ(run.code, 1);
+  EXPECT_EQ(run.err.rfind("pareprop: out of memory: ", 0), 0u) << run.err;
+  EXPECT_EQ(run.err.find("bad_alloc"), std::string::npos) << run.err;
 }
 
 }  // namespace
