@@ -64,20 +64,22 @@ TEST(Manifest, OfAnythingElseIsRefused) {
 }
 
 TEST(Manifest, OfAnotherVersionIsRefusedForThat) {
-  const auto message_of_format = [](const nlohmann::json& format) {
+  const auto with_format = [](int format) {
     auto whole = nlohmann::json::parse(format_manifest(sample()));
     whole.erase("xxh64");
     whole["format"] = format;
     io::Checksum sum;
     sum.update(whole.dump());
     whole["xxh64"] = io::hex(sum.value());
-    return io::testing::message_of<std::runtime_error>([&] { parse_manifest(whole.dump()); });
+    return whole.dump();
   };
-  EXPECT_EQ(message_of_format(2),
-            "it has format 2, and this program reads format 1: it is of another version");
-  EXPECT_EQ(message_of_format(-1),
-            "it has format -1, and this program reads format 1: it is of another version");
-  EXPECT_EQ(message_of_format(1), "") << "the checksum is valid";
+  EXPECT_NO_THROW(parse_manifest(with_format(1))) << "the checksum is valid";
+  for (const int format : {2, 0, -1}) {
+    EXPECT_EQ(
+        io::testing::message_of<std::runtime_error>([&] { parse_manifest(with_format(format)); }),
+        "it has format " + std::to_string(format) +
+            ", and this program reads format 1: it is of another version");
+  }
 }
 
 TEST(Manifest, ConfigurationsAreText) {

@@ -104,7 +104,7 @@ TEST(TokenizerJson, SaysWhatIsWrongInTheFile) {
       "tokenizer.json: line 1, column 2: expected JSON: unexpected end of input; expected string "
       "literal");
   EXPECT_EQ(message_of<std::invalid_argument>([] { parse_tokenizer_json("{\"a\": 1e999}"); }),
-            "tokenizer.json: a number is too large");
+            "tokenizer.json: line 1, column 7: a number is too large: '1e999'");
 }
 
 // A recursive reader or printer would overflow its stack.
