@@ -149,8 +149,8 @@ void install_meta_kernels() {
   std::call_once(once, [] {
     auto& dispatcher = c10::Dispatcher::singleton();
     // Kept for ever: kernels end with their library.
-    auto* const library = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::Meta,
-                                             __FILE__, __LINE__);
+    static auto* const library = new torch::Library(torch::Library::IMPL, "aten",
+                                                    c10::DispatchKey::Meta, __FILE__, __LINE__);
     for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
       if (name.name.rfind("aten::", 0) != 0) continue;
       const auto op = dispatcher.findSchema(name);

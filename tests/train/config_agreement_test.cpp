@@ -7,8 +7,8 @@
 namespace pareprop::train {
 namespace {
 
-using std::chrono::seconds;
 using distributed::testing::Worker;
+using std::chrono::seconds;
 
 // What processes say of which all but the first have other values: {key, value, ...}.
 std::string said_with(int processes, std::vector<std::string> values, int expected) {
