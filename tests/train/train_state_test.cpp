@@ -4,7 +4,11 @@
 
 #include <cmath>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <stdexcept>
+
+#include "pareprop/io/checksum.h"
+#include "tests/io/temporary_folder.h"
 
 namespace pareprop::train {
 namespace {
@@ -56,6 +60,25 @@ TEST(Manifest, OfAnythingElseIsRefused) {
   }
   for (const char* text : {"[]", "{}", "null", "{\"format\": 2}", "{\"format\": \"1\"}"}) {
     EXPECT_THROW(parse_manifest(text), std::runtime_error) << text;
+  }
+}
+
+TEST(Manifest, OfAnotherVersionIsRefusedForThat) {
+  const auto with_format = [](int format) {
+    auto whole = nlohmann::json::parse(format_manifest(sample()));
+    whole.erase("xxh64");
+    whole["format"] = format;
+    io::Checksum sum;
+    sum.update(whole.dump());
+    whole["xxh64"] = io::hex(sum.value());
+    return whole.dump();
+  };
+  EXPECT_NO_THROW(parse_manifest(with_format(1))) << "the checksum is valid";
+  for (const int format : {2, 0, -1}) {
+    EXPECT_EQ(
+        io::testing::message_of<std::runtime_error>([&] { parse_manifest(with_format(format)); }),
+        "it has format " + std::to_string(format) +
+            ", and this program reads format 1: it is of another version");
   }
 }
 
