@@ -14,8 +14,7 @@ struct TaskBytes {
 
 // The most bytes above those at the beginning that can be live in any run that the graph allows on
 // its lanes, however long its tasks take: of each lane at most one task runs. One TaskBytes a task.
-// Throws std::invalid_argument when there are more or fewer. LiveMemory::worst_case() is for bytes
-// of tapes and values, this for bytes that tasks were seen to take.
+// Throws std::invalid_argument when there are more or fewer.
 std::int64_t worst_meeting(const TaskGraph& graph, const std::vector<TaskBytes>& bytes);
 
 }  // namespace pareprop
