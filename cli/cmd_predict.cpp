@@ -38,7 +38,8 @@ int predict(const PredictFlags& flags, const Console& console) {
     auto listed = nlohmann::ordered_json::array();
     for (const train::Guess& guess : guesses) {
       // Tokens begin with spaces, or are line ends.
-      const std::string shown = run.tokenizer ? "\"" + text::printable(guess.name) + "\"" : guess.name;
+      const std::string shown =
+          run.tokenizer ? "\"" + text::printable(guess.name) + "\"" : guess.name;
       table.add_row({listed.empty() ? input : "", shown, percent_text(guess.probability)});
       listed.push_back({{"name", guess.name}, {"probability", guess.probability}});
     }

@@ -81,7 +81,8 @@ DryStep::DryStep(const MakeNetwork& make, const StepShape& shape) : shape_(shape
   for (const at::Tensor& weight : network_->weights()) {
     if (weight.is_meta()) continue;
     throw std::invalid_argument("plan: expected a network on the meta device, got a weight on " +
-                                weight.device().str() + "; make it within a pareprop::MetaDeviceScope");
+                                weight.device().str() +
+                                "; make it within a pareprop::MetaDeviceScope");
   }
   network_->set_options({.precision = shape_.precision, .arithmetic = shape_.arithmetic});
   memory::TagScope tag(memory::Tag::optimizer);

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <iterator>
 #include <cmath>
+#include <iterator>
 
 #include "pareprop/draw/page.h"
 #include "pareprop/reversible/stack_call.h"

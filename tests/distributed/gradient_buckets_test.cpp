@@ -83,7 +83,8 @@ void two_micro_steps(models::Model& model, const std::function<void()>& before_l
 }
 
 TEST(GradientBuckets, BlocksAreSentInTheBackwardPassOfTheLastMicroStepOnly) {
-  const auto expected = train::testing::small_vit(1, {4}), model = train::testing::small_vit(1, {4});
+  const auto expected = train::testing::small_vit(1, {4}),
+             model = train::testing::small_vit(1, {4});
   Twin group;
   GradientBuckets buckets(*model, group, 20000);
   const std::vector<Watch> watches = watched(*model, buckets);
