@@ -22,10 +22,9 @@ void make_on_meta(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 }
 
 void install() {
-  // Kept for ever: kernels end with their library.
-  static auto* const library = [] {
-    auto* made = new torch::Library(torch::Library::IMPL, "_", kMode, __FILE__, __LINE__);
-    made->fallback(torch::CppFunction::makeFromBoxedFunction<&make_on_meta>());
+  static torch::Library library = [] {
+    torch::Library made(torch::Library::IMPL, "_", kMode, __FILE__, __LINE__);
+    made.fallback(torch::CppFunction::makeFromBoxedFunction<&make_on_meta>());
     return made;
   }();
   static_cast<void>(library);

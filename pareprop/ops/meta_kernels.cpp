@@ -148,9 +148,9 @@ void install_meta_kernels() {
   static std::once_flag once;
   std::call_once(once, [] {
     auto& dispatcher = c10::Dispatcher::singleton();
-    // Kept for ever: kernels end with their library.
-    static auto* const library = new torch::Library(torch::Library::IMPL, "aten",
-                                                    c10::DispatchKey::Meta, __FILE__, __LINE__);
+    // Kernels end with their library: with the process.
+    static torch::Library library(torch::Library::IMPL, "aten", c10::DispatchKey::Meta, __FILE__,
+                                  __LINE__);
     for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
       if (name.name.rfind("aten::", 0) != 0) continue;
       const auto op = dispatcher.findSchema(name);
@@ -160,11 +160,11 @@ void install_meta_kernels() {
       }
       const std::string full =
           name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
-      library->impl(full.c_str(), torch::CppFunction::makeFromBoxedFunction<&run_on_cpu>());
+      library.impl(full.c_str(), torch::CppFunction::makeFromBoxedFunction<&run_on_cpu>());
     }
     // Torch's own are there to say that there are none.
-    library->impl("convolution_overrideable", &convolution);
-    library->impl("convolution_backward_overrideable", &convolution_backward);
+    library.impl("convolution_overrideable", &convolution);
+    library.impl("convolution_backward_overrideable", &convolution_backward);
   });
 }
 
