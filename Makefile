@@ -1,54 +1,61 @@
 # `make` alone says what there is. The work is done by CMake (CMakePresets.json) and tools/setup.sh.
 
+# Which build of libtorch, cpu or cuda: build, demo, test, bench and report follow, in a folder of its own.
+TORCH ?= cpu
 TORCH_PREFIX ?=
+BUILD = $(if $(filter cuda,$(TORCH)),build-cuda,build)
 JOBS ?= $$(nproc)
 SOURCES = $(shell find pareprop cli bench tests examples -name '*.h' -o -name '*.cpp' | sort)
 
 # An empty environment (env -i) has no PATH, and ccache and python3 -m venv fail without one.
 PATH ?= /usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
-export PATH TORCH_PREFIX
-configure_flags = $(if $(TORCH_PREFIX),-DCMAKE_PREFIX_PATH=$(TORCH_PREFIX))
+export PATH TORCH TORCH_PREFIX
+configure_flags = $(if $(TORCH_PREFIX),-UTorch_DIR -DCMAKE_PREFIX_PATH=$(TORCH_PREFIX))
 
 # OpenMP threads that wait for each other spin for milliseconds. Where others want the cores too (ctest
 # -j2, a shared machine), steps of small models were seen to take ten times as long and more. The program
 # sets this itself; the programs of tests and benchmarks do not.
 export GOMP_SPINCOUNT ?= 2000
 
+# So that a second clone takes from ccache what the first one compiled.
+export CCACHE_BASEDIR ?= $(CURDIR)
+export CCACHE_NOHASHDIR ?= true
+
 # gcc's ThreadSanitizer cannot start where addresses are randomised over more than 28 bits.
 no_aslr := $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test bench bench-peers bench-frontier bench-growth report report-png format format-check tidy asan tsan clean reconfigure
+.PHONY: help setup build demo test bench bench-peers bench-frontier bench-growth report report-png format format-check tidy asan tsan cuda-check clean reconfigure
 
 help: ## What there is
-	@echo "make TARGET [JOBS=N] [TORCH_PREFIX=/path/to/libtorch]"
+	@echo "make TARGET [JOBS=N] [TORCH=cuda] [TORCH_PREFIX=/path/to/libtorch]"
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
-	@echo "To install after a build: cmake --install build --prefix DIR"
+	@echo "To install after a build: cmake --install $(BUILD) --prefix DIR"
 
-setup: ## Debian packages and libtorch (in .venv), where they are missing
+setup: ## Debian packages and libtorch (in .venv, or .venv-cuda), where they are missing
 	@tools/setup.sh
 
 # Configured once: ninja itself calls CMake again when a CMakeLists.txt changes.
-build/build.ninja build-asan/build.ninja build-tsan/build.ninja: CMakePresets.json \
+build/build.ninja build-cuda/build.ninja build-asan/build.ninja build-tsan/build.ninja: CMakePresets.json \
     $(if $(TORCH_PREFIX),reconfigure) | setup
 	cmake --preset $(or $(patsubst build-%/,%,$(filter build-%,$(dir $@))),release) $(configure_flags)
 	@touch $@
 
-build: build/build.ninja ## Everything: libraries, the program build/pareprop, tests
-	cmake --build build --parallel $(JOBS)
+build: $(BUILD)/build.ninja ## Everything: libraries, the program build/pareprop, tests
+	cmake --build $(BUILD) --parallel $(JOBS)
 
-demo: build/build.ninja ## The program, then what it can show in a minute
-	cmake --build build --parallel $(JOBS) --target pareprop_program
-	build/pareprop demo --out build/demo
+demo: $(BUILD)/build.ninja ## The program, then what it can show in a minute
+	cmake --build $(BUILD) --parallel $(JOBS) --target pareprop_program
+	$(BUILD)/pareprop demo --out $(BUILD)/demo
 
 # More at a time than cores: tests of signals and time-outs mostly wait.
 test: build ## Everything, then all tests
-	ctest --test-dir build --output-on-failure -j$$(( $(JOBS) + 1 ))
+	ctest --test-dir $(BUILD) --output-on-failure -j$$(( $(JOBS) + 1 ))
 
-bench: build/build.ninja ## The micro-benchmarks
-	cmake --preset release -DPAREPROP_BUILD_BENCH=ON $(configure_flags)
-	cmake --build build --parallel $(JOBS)
-	@set -e; for program in build/bench/*_bench; do echo "$$program"; "$$program"; done
+bench: $(BUILD)/build.ninja ## The micro-benchmarks
+	cmake -DPAREPROP_BUILD_BENCH=ON $(configure_flags) $(BUILD)
+	cmake --build $(BUILD) --parallel $(JOBS)
+	@set -e; for program in $(BUILD)/bench/*_bench; do echo "$$program"; "$$program"; done
 
 # PEERS="--rows 'vit_*' --precisions fp32" chooses; PEERS=--help says what there is. Stopped, it goes on where it was.
 PEERS_PYTHON ?= .venv/bin/python
@@ -70,11 +77,11 @@ bench-growth: build/build.ninja ## How cost grows with depth, batch and tokens: 
 
 # Stopped, it goes on where it was; SWEEP= names another set.
 SWEEP ?= bench/report/sweep.json
-report: build/build.ninja ## The benchmark page of a set that takes under half an hour, in build/report
-	cmake --build build --parallel $(JOBS) --target pareprop_program
-	@mkdir -p build/report
-	build/pareprop bench --sweep $(SWEEP) --out build/report/results.jsonl
-	build/pareprop report build/report/results.jsonl --out build/report/report.html
+report: $(BUILD)/build.ninja ## The benchmark page of a set that takes under half an hour, in build/report
+	cmake --build $(BUILD) --parallel $(JOBS) --target pareprop_program
+	@mkdir -p $(BUILD)/report
+	$(BUILD)/pareprop bench --sweep $(SWEEP) --out $(BUILD)/report/results.jsonl
+	$(BUILD)/pareprop report $(BUILD)/report/results.jsonl --out $(BUILD)/report/report.html
 
 report-png: ## The plots of that page as PNG, in build/report/plots (Debian's chromium and chromium-driver)
 	tools/report_png.py build/report/report.html build/report/plots
@@ -94,15 +101,19 @@ tidy: setup ## clang-tidy over all sources
 asan: export ASAN_OPTIONS = detect_stack_use_after_return=1:strict_string_checks=1
 asan: export LSAN_OPTIONS = suppressions=$(CURDIR)/tools/lsan.supp:print_suppressions=0
 asan: export UBSAN_OPTIONS = print_stacktrace=1
-# Left out: tests that count the seconds of the program, or limit its addresses.
+# Left out: tests that count the seconds of the program, or limit its addresses; and those that run whole networks on
+# the simulated device, which takes ten times as long there: stacks and small networks on it are run.
 asan: build-asan/build.ninja ## Tests without time limits under AddressSanitizer and UndefinedBehaviorSanitizer
 	cmake --build build-asan --parallel $(JOBS)
-	ctest --test-dir build-asan --output-on-failure -j3 -LE 'attack|timed'
+	ctest --test-dir build-asan --output-on-failure -j3 -LE 'attack|timed|large'
 
 tsan: export TSAN_OPTIONS = second_deadlock_stack=1
 tsan: build-tsan/build.ninja ## The tests of graph and lanes, without torch, under ThreadSanitizer
 	$(no_aslr) cmake --build build-tsan --parallel $(JOBS)
 	$(no_aslr) ctest --test-dir build-tsan --output-on-failure -j2
 
-clean: ## Remove what was built (.venv stays)
-	rm -rf build build-asan build-tsan build-tidy
+cuda-check: ## All of it with libtorch for CUDA, and its tests on the CPU: needs no GPU; build-cuda/check.log
+	@tools/cuda_check.sh $(JOBS)
+
+clean: ## Remove what was built (.venv and .venv-cuda stay)
+	rm -rf build build-asan build-tsan build-tidy build-cuda

@@ -157,11 +157,11 @@ std::string unknown_word(const CLI::App& app, const std::vector<std::string>& wo
 std::string aliases_text(const CLI::App& command) {
   std::string words;
   for (const Alias& alias : aliases_of(command)) {
-    words += words.empty() ? "Names of other trainers are understood too: " : ", ";
+    words += words.empty() ? "Names of other trainers also work: " : ", ";
     words += std::string(alias.other) + " is " + std::string(alias.flag);
     if (!alias.value.empty()) words += " " + std::string(alias.value);
   }
-  return words.empty() ? "" : wrapped(words + "; also with underscores.", kPageWidth);
+  return words.empty() ? "" : wrapped(words + ". Underscores may replace hyphens.", kPageWidth);
 }
 
 }  // namespace pareprop::cli

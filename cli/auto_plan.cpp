@@ -6,6 +6,7 @@
 #include "pareprop/plan/learn_times.h"
 #include "pareprop/plan/plan_words.h"
 #include "pareprop/plan/step_times_file.h"
+#include "pareprop/reversible/network_memory.h"
 
 namespace pareprop::cli {
 
@@ -20,7 +21,8 @@ plan::Planner make_planner(const ModelFlags& network, const plan::StepShape& sha
 StepPlan plan_for_free_memory(const ModelFlags& network, const plan::StepShape& shape,
                               models::Model& model) {
   plan::Planner planner = make_planner(network, shape);
-  const std::int64_t budget = plan::free_budget() + memory::usage().total_live;
+  const c10::Device device = device_of(model);
+  const std::int64_t budget = plan::free_budget(device) + usage_on(device).total_live;
   StepPlan stored = planner.all(Mode::stored);
   if (planner.predict(stored).at_most <= budget) return stored;
   plan::learn_times(planner, model,

@@ -23,8 +23,9 @@ std::vector<int> depths_of(const std::string& text) {
     const char* const last = text.data() + end;
     const auto [rest, error] = std::from_chars(text.data() + begin, last, depths.emplace_back());
     if (error != std::errc() || rest != last) {
-      throw UsageError("--depth: expected blocks, or those of each stage as in 2+2+6+2, got '" +
-                       text + "'");
+      throw UsageError(
+          "--depth: expected a number of blocks, or one for each stage as in 2+2+6+2, got '" +
+          text + "'");
     }
     begin = end + 1;
   }
@@ -70,39 +71,46 @@ void add_bench_flags(CLI::App& command, BenchFlags& flags) {
   const auto list = [&](const char* flag, auto& into, const std::string& help) {
     command.add_option(flag, into, help)->delimiter(',');
   };
-  list("--model", flags.models, "Which ones; 'pareprop models' lists them");
+  list("--model", flags.models, "Networks; 'pareprop models' lists all");
   list("--depth", flags.depths,
-       "Blocks, or those of each stage as in 2+2+6+2 (default: the model's)");
-  list("--image-size", flags.image_sizes, "Pixels of a side (default: the model's)");
-  list("--seq-len", flags.seq_lens, "Tokens of a sequence, text models (default: the model's)");
-  list("--batch", flags.batches, "Samples");
-  list("--precision", flags.precisions, "Of the branches: fp32, bf16 or fp64");
+       "Number of blocks, or of each stage as in 2+2+6+2 (default: the model's)");
+  list("--image-size", flags.image_sizes,
+       "Height and width of images in pixels (default: the model's)");
+  list("--seq-len", flags.seq_lens, "Tokens in a sequence, for text models (default: the model's)");
+  list("--batch", flags.batches, "Samples in a batch");
+  list("--precision", flags.precisions, "Precision of the branches: fp32, bf16 or fp64");
   list("--threads", flags.threads, "CPU threads; 0: all cores");
+  command.add_option("--device", flags.device, kDeviceHelp);
   list("--modes", flags.modes, modes_help());
   list("--budget", flags.budgets,
-       "Bytes that a step may take, as in 200MiB: each is a row of mode auto (default: none)");
+       "Bytes that a step may take, such as 200MiB; each one adds a row in mode auto (default: "
+       "none)");
   add_change_flags(command, flags.change);
   command.add_flag("--exact", flags.exact,
-                   "Fixed-point streams, recovered bit for bit (default: off)");
-  add_seed_flag(command, flags.seed, "Of weights, data and dropout");
+                   "Use fixed-point streams, which are recovered bit for bit (default: off)");
+  add_seed_flag(command, flags.seed, "Random seed for weights, data and dropout");
   const auto of_cases = command.get_options(
       [&](const CLI::Option* option) { return option != command.get_help_ptr(); });
-  auto* sweep = command
-                    .add_option("--sweep", flags.sweep,
-                                "JSON of the cases, instead of the flags above (default: none)")
-                    ->type_name("FILE");
+  auto* sweep =
+      command
+          .add_option("--sweep", flags.sweep,
+                      "JSON file with the cases, instead of the flags above (default: none)")
+          ->type_name("FILE");
   // Not Option::excludes, which would say so in --help for each of them.
   command.parse_complete_callback([sweep, of_cases] {
     for (const CLI::Option* option : of_cases) {
       if (*sweep && *option) throw CLI::ExcludesError(sweep->get_name(), option->get_name());
     }
   });
-  command.add_option("--rounds", flags.rounds, "Turns of each mode (default: the sweep's, or 5)");
-  command.add_option("--steps", flags.steps, "Steps of a turn (default: the sweep's, or 2)");
+  command.add_option("--rounds", flags.rounds,
+                     "Turns of each mode (default: what --sweep says, or 5)");
+  command.add_option("--steps", flags.steps,
+                     "Steps in each turn (default: what --sweep says, or 2)");
   command
-      .add_option("--out", flags.out,
-                  "Append a JSON line for each row to FILE as its case ends; cases that are there "
-                  "already are not run again (default: none)")
+      .add_option(
+          "--out", flags.out,
+          "Append a JSON line for each row to FILE when its case ends; cases that are already "
+          "in FILE are not run again (default: none)")
       ->type_name("FILE");
   command.add_option("--json", flags.json, kJsonHelp)->type_name("FILE");
 }
@@ -118,6 +126,7 @@ sweep::Sweep sweep_of(const BenchFlags& flags) {
   if (flags.steps) expect_at_least("--steps", 1, *flags.steps);
   if (flags.rounds) sweep.rounds = *flags.rounds;
   if (flags.steps) sweep.steps = *flags.steps;
+  sweep.device = chosen_device(flags.device);
   return sweep;
 }
 

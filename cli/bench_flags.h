@@ -26,6 +26,7 @@ struct BenchFlags {
   std::vector<std::string> budgets;
   models::Overrides change;
   bool exact = false;
+  std::string device = "auto";
   std::uint64_t seed = 0;
   std::string sweep;
   std::optional<int> rounds;  // none: the sweep's

@@ -55,13 +55,15 @@ std::string progress_text(const sweep::SweepProgress& now) {
 }
 
 std::string closing_words(const sweep::Sweep& asked, const sweep::SweepResult& result) {
-  std::string out = wrapped("Median of " + std::to_string(asked.rounds * asked.steps) +
-                            " steps of forward and backward pass; modes took turns, gradients "
-                            "were compared before. activations: all but weights and gradients. "
-                            "--json has percentiles, GFLOP/s and the loss too.") +
+  std::string out = wrapped("Medians of " + std::to_string(asked.rounds * asked.steps) +
+                            " steps (forward and backward pass). The modes took turns; their "
+                            "gradients were compared before. activations: everything except "
+                            "weights and gradients. --json also has percentiles, GFLOP/s and the "
+                            "loss.") +
                     "\n";
   if (result.skipped > 0) {
-    out += std::to_string(result.skipped) + " of the cases were in the file already.\n";
+    out += std::to_string(result.skipped) + (result.skipped == 1 ? " case was" : " cases were") +
+           " already in the file and did not run again.\n";
   }
   return out;
 }
@@ -100,7 +102,7 @@ int bench(const BenchFlags& flags, const Console& console) {
   if (result.wrong.empty()) return 0;
   console.err << "pareprop: " << result.wrong.size()
               << (result.wrong.size() == 1 ? " case was" : " cases were")
-              << " not timed, the first is '" << result.wrong.front() << "', mode "
+              << " not timed; the first is '" << result.wrong.front() << "', in mode "
               << reason.substr(0, reason.find('\n')) << '\n';
   return 1;
 }
@@ -110,8 +112,8 @@ int bench(const BenchFlags& flags, const Console& console) {
 Action add_bench(CLI::App& app) {
   auto* command = app.add_subcommand(
       "bench",
-      "Time training steps in every mode, and see their memory: one case or a sweep. Flags "
-      "with '...' take lists separated by commas; all are crossed with each other.");
+      "Time training steps in every mode and measure their memory, for one case or for many. Flags "
+      "with '...' take lists separated by commas; all combinations are run.");
   const auto flags = std::make_shared<BenchFlags>();
   add_bench_flags(*command, *flags);
   return [flags](const Console& console) { return bench(*flags, console); };

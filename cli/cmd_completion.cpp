@@ -36,7 +36,9 @@ std::vector<std::pair<std::string, std::vector<std::string>>> known_values() {
           {"--streams", {"auto", "float", "exact"}},
           {"--decay", {"cosine", "linear", "constant"}},
           {"--augment", {"auto", "none"}},
-          {"--optimizer", {"adamw", "none"}},
+          {"--optimizer", {"adamw", "sgd", "adafactor", "none"}},
+          {"--optimizer-state", {"fp32", "bf16", "8bit"}},
+          {"--update", {"after", "inside"}},
           {"--resume", {"auto"}},
           {"--data", {"digits", "fashion-mnist", "persuasion", "synthetic"}}};
 }
@@ -51,7 +53,8 @@ std::string bash_script(const CLI::App& app) {
   for (const auto& [flag, words] : known_values()) {
     values += "    " + flag + ") words=\"" + join(words, " ") + "\" ;;\n";
   }
-  return "# Completion of pareprop for bash. Made by 'pareprop completion bash'.\n"
+  return "# Completes commands and flags of pareprop in bash. Printed by 'pareprop completion "
+         "bash'.\n"
          "_pareprop() {\n"
          "  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} words=\n"
          "  case $before in\n" +
@@ -75,9 +78,10 @@ std::string bash_script(const CLI::App& app) {
 
 Action add_completion(CLI::App& app) {
   auto* command = app.add_subcommand(
-      "completion", "Write what makes a shell complete flags: source <(pareprop completion bash)");
+      "completion",
+      "Print a script for the shell that completes flags: source <(pareprop completion bash)");
   const auto shell = std::make_shared<std::string>();
-  command->add_option("shell", *shell, "bash")->required();
+  command->add_option("shell", *shell, "Name of the shell: bash")->required();
   const auto json_target = std::make_shared<std::string>();
   command->add_option("--json", *json_target, kJsonHelp)->type_name("FILE");
   return [shell, json_target, &app](const Console& console) {

@@ -27,6 +27,7 @@ struct DemoFlags {
   DigitsTraining training;
   std::string precision = "fp32";
   int threads = 0;
+  std::string device = "auto";
   std::string out;
   std::string json;
 };
@@ -37,10 +38,11 @@ DigitsTraining checked_training(const DemoFlags& flags) {
   expect_threads(flags.threads);
   if (flags.training.batch > kDigitsTrained) {
     throw UsageError("--batch: expected at most the " + std::to_string(kDigitsTrained) +
-                     " images there are, got " + std::to_string(flags.training.batch));
+                     " images of the training data, got " + std::to_string(flags.training.batch));
   }
   DigitsTraining training = flags.training;
   training.precision = parse_precision(flags.precision);
+  training.device = chosen_device(flags.device);
   return training;
 }
 
@@ -114,15 +116,15 @@ int run_demo(const DemoFlags& flags, const Console& console) {
     trace.end = parallel.timeline.end();
     write_file(files.trace, chrome_trace(trace));
     if (!json.takes_stdout()) {
-      console.out << "\nin " << files.svg.string() << ": this picture, for a browser\nin "
+      console.out << "\nwrote " << files.svg.string() << ": this picture, for a browser\nwrote "
                   << files.trace.string() << ": the trace, for ui.perfetto.dev\n";
     }
   }
   if (!report.gradients_hold() || !report.same_loss()) {
-    console.err << "pareprop: demo: expected the same "
-                << (report.gradients_hold() ? "loss" : "gradients")
-                << " in every mode, see the table; 'pareprop verify --model " << kDigitsModel
-                << "' says more\n";
+    const char* const what = report.gradients_hold() ? "losses" : "gradients";
+    console.err << "pareprop: demo: expected the same " << what
+                << " in every mode, but they differ (see the table); run 'pareprop verify --model "
+                << kDigitsModel << "' for details\n";
     return 1;
   }
   return 0;
@@ -136,13 +138,16 @@ Action add_demo(CLI::App& app) {
   const auto flags = std::make_shared<DemoFlags>();
   command->add_option("--steps", flags->training.steps, "Training steps in each mode");
   command->add_option("--batch", flags->training.batch, "Images in a step");
-  command->add_option("--precision", flags->precision, "Of the branches: fp32, bf16 or fp64");
+  command->add_option("--precision", flags->precision,
+                      "Precision of the branches: fp32, bf16 or fp64");
   command
       ->add_option("--out", flags->out,
-                   "Folder for lanes.svg and trace.json, created where missing (default: none)")
+                   "Folder for lanes.svg and trace.json; it is created if missing (default: none)")
       ->type_name("DIR");
-  add_seed_flag(*command, flags->training.seed, "Of weights, and of the order of images");
+  add_seed_flag(*command, flags->training.seed,
+                "Random seed for the weights and the order of images");
   command->add_option("--threads", flags->threads, "CPU threads; 0: all cores");
+  command->add_option("--device", flags->device, kDeviceHelp);
   command->add_option("--json", flags->json, kJsonHelp)->type_name("FILE");
   return [flags](const Console& console) { return run_demo(*flags, console); };
 }

@@ -62,16 +62,18 @@ int list_models(const ModelsFlags& flags, const Console& console) {
   }
   if (!json.takes_stdout()) {
     const std::string lean = flags.plain ? "checkpoint" : "reversible";
-    console.out << table.text() << "\n"
-                << wrapped(
-                       "All of one sample, float32. GMACs: multiply-accumulates of the forward "
-                       "pass, in billions. stored, " +
-                       lean + ": peak of the activations in modes stored and " +
-                       (flags.plain ? "checkpoint" : "reprop") +
-                       ". training: all bytes of a training step in the latter mode, with "
-                       "weights, gradients and AdamW's state; fits: in the " +
-                       bytes_text(free) + " that are free here. --json has more.")
-                << "\n";
+    console.out
+        << table.text() << "\n"
+        << wrapped(
+               "All numbers are for one sample in float32. GMACs: multiply-accumulates of "
+               "the forward pass, in billions. stored, " +
+               lean + ": peak of the activations in modes stored and " +
+               (flags.plain ? "checkpoint" : "reprop") +
+               ". training: all bytes of a training step in the second of these modes, with "
+               "weights, gradients and the state of AdamW. fits: whether they fit in the "
+               "free memory, " +
+               bytes_text(free) + ". --json has more columns.")
+        << "\n";
   }
   json.write({{"free_bytes", free}, {"rows", std::move(rows)}});
   return 0;
@@ -80,9 +82,10 @@ int list_models(const ModelsFlags& flags, const Console& console) {
 }  // namespace
 
 Action add_models(CLI::App& app) {
-  auto* command = app.add_subcommand("models", "List the models and what they need");
+  auto* command = app.add_subcommand(
+      "models", "List the models with their sizes and the memory that they need");
   const auto flags = std::make_shared<ModelsFlags>();
-  command->add_flag("--plain", flags->plain, "The ordinary, non-reversible networks");
+  command->add_flag("--plain", flags->plain, "List the ordinary, non-reversible networks");
   command->add_option("--json", flags->json, kJsonHelp)->type_name("FILE");
   return [flags](const Console& console) { return list_models(*flags, console); };
 }

@@ -14,8 +14,10 @@
 #include "cli/plan_text.h"
 #include "cli/printable_stream.h"
 #include "cli/progress.h"
+#include "pareprop/device/choose_device.h"
 #include "pareprop/models/image_model.h"
 #include "pareprop/models/roberta.h"
+#include "pareprop/optim/make_optimizer.h"
 #include "pareprop/plan/free_budget.h"
 #include "pareprop/plan/learn_times.h"
 #include "pareprop/plan/plan_words.h"
@@ -28,22 +30,51 @@ namespace {
 struct PlanFlags : StepFlags {
   std::string budget;
   std::string optimizer = "adamw";
+  std::string optimizer_state = "fp32";
+  std::string update = "after";
   std::int64_t accumulate = 1;
   std::string measure;  // "": not; "again": also where that was done before
 };
 
-int optimizer_copies(const std::string& optimizer) {
-  if (optimizer == "adamw") return 2;
-  if (optimizer == "none") return 0;
-  throw UsageError("--optimizer: expected adamw or none, got '" + optimizer + "'");
+constexpr const char* kNoOptimizer = "none";
+
+// What `parse` makes of the value of a flag.
+template <typename Parse>
+auto parsed(const char* flag, const std::string& value, Parse parse) {
+  try {
+    return parse(value);
+  } catch (const std::invalid_argument& error) {
+    throw UsageError(std::string(flag) + ": " + error.what());
+  }
+}
+
+plan::MakeState optimizer_state(const PlanFlags& flags) {
+  optim::OptimizerOptions options;
+  options.state = parsed("--optimizer-state", flags.optimizer_state, optim::parse_state_kind);
+  if (flags.optimizer == kNoOptimizer) return {};
+  options.kind = parsed("--optimizer", flags.optimizer, optim::parse_optimizer_kind);
+  parsed("--optimizer-state", flags.optimizer_state,
+         [&](const std::string&) { optim::check_suits(options.kind, options.state); });
+  if (options.state != optim::StateKind::fp32 && flags.precision == "fp64") {
+    throw UsageError("--optimizer-state: expected fp32, because --precision is fp64, got " +
+                     flags.optimizer_state);
+  }
+  return [options](const std::vector<at::Tensor>& weights) {
+    return optim::state_tensors(weights, options);
+  };
 }
 
 constexpr const char* kOnce = "once";  // --measure without a value
 constexpr const char* kAgain = "again";
 
-std::int64_t budget_of(const std::string& text) {
+std::int64_t budget_of(const std::string& text, c10::Device device) {
+  if (text.empty() && !is_present(device)) {
+    throw UsageError(
+        "--budget: expected a number of bytes such as 80GiB, because this machine has no " +
+        device.str() + " whose free memory could be asked");
+  }
   try {
-    return text.empty() ? plan::free_budget() : text::parse_byte_size(text);
+    return text.empty() ? plan::free_budget(device) : text::parse_byte_size(text);
   } catch (const std::invalid_argument& error) {
     throw UsageError(std::string("--budget: ") + error.what());
   }
@@ -69,13 +100,13 @@ std::int64_t vocabulary_of(const PlanFlags& flags) {
 // What the data decide: the network that is trained has it of them.
 std::string follows_data(const PlanFlags& flags, const models::Model& model, bool text_model) {
   if (text_model) {
-    return "The plan has " + std::to_string(vocabulary_of(flags)) +
-           " tokens; a text that is too small for so many has fewer, and --tokenizer its own.";
+    return "The plan assumes a vocabulary of " + std::to_string(vocabulary_of(flags)) +
+           " tokens; a small text gives fewer, and --tokenizer has its own.";
   }
   const auto* const images = dynamic_cast<const models::ImageModel*>(&model);
   if (images == nullptr) return "";
-  return "The plan has " + std::to_string(images->shape().classes) +
-         " classes; those of training follow the data.";
+  return "The plan assumes " + std::to_string(images->shape().classes) +
+         " classes; training takes the number from the data.";
 }
 
 // What trains by the plan; empty: nothing does. Data that come with the program stand for the
@@ -83,7 +114,7 @@ std::string follows_data(const PlanFlags& flags, const models::Model& model, boo
 std::string train_command(const PlanFlags& flags, const plan::Plan& plan, const at::Tensor& input) {
   const bool text_model = is_text(input);
   const std::int64_t parts = plan.fits ? 1 : plan.accumulate;
-  if (flags.optimizer == "none" || parts == 0) return "";
+  if (flags.optimizer == kNoOptimizer || parts == 0) return "";
   const models::Overrides& change = flags.network.overrides;
   std::string out = "pareprop train --model " + flags.network.model;
   const auto add = [&](const char* flag, const std::string& value) {
@@ -103,10 +134,14 @@ std::string train_command(const PlanFlags& flags, const plan::Plan& plan, const 
   add_given("--drop-path", change.drop_path);
   add("--batch", std::to_string(plan.fits ? flags.batch : plan.micro_batch));
   if (flags.accumulate * parts > 1) add("--accumulate", std::to_string(flags.accumulate * parts));
+  if (flags.optimizer != "adamw") add("--optimizer", flags.optimizer);
+  if (flags.optimizer_state != "fp32") add("--optimizer-state", flags.optimizer_state);
+  if (flags.update != "after") add("--update", flags.update);
   if (flags.precision != "fp32") add("--precision", flags.precision);
   if (flags.exact) add("--exact", "");
   if (!flags.exact && flags.precision == "bf16") add("--streams", "float");
   if (!flags.budget.empty()) add("--budget", without_spaces(flags.budget));
+  if (flags.device != "auto") add("--device", flags.device);
   if (flags.threads > 0) add("--threads", std::to_string(flags.threads));
   if (flags.seed != 0) add("--seed", std::to_string(flags.seed));
   add("--data", text_model ? "persuasion" : "synthetic");
@@ -116,22 +151,26 @@ std::string train_command(const PlanFlags& flags, const plan::Plan& plan, const 
 // By steps that are timed, or by what the machine multiplies in a second.
 bool learn(plan::Planner& planner, const PlanFlags& flags, const plan::StepShape& shape,
            std::int64_t budget, const Console& console) {
-  if (flags.measure.empty()) {
-    planner.use(plan::measure_macs_per_second());
-    return false;
-  }
-  const auto not_measured = [&](const std::string& why) {
-    say(console.err, "plan", "--measure: " + why + "; nothing was timed");
-    planner.use(plan::measure_macs_per_second());
+  const bool present = is_present(shape.device);
+  // Of a device that is not here only the shares count.
+  const auto estimate = [&] {
+    planner.use(present ? plan::measure_macs_per_second(shape.device) : plan::MacsPerSecond{1e12});
     return false;
   };
-  if (planner.plain()) return not_measured("times of a plain network decide nothing");
-  budget = std::min(budget, plan::free_budget());
+  if (flags.measure.empty()) return estimate();
+  const auto not_measured = [&](const std::string& why) {
+    say(console.err, "plan", "--measure: " + why + "; nothing was timed");
+    return estimate();
+  };
+  if (planner.plain()) return not_measured("the plan of a plain network does not depend on times");
+  if (!present) return not_measured("this machine has no " + shape.device.str());
+  budget = std::min(budget, plan::free_budget(shape.device));
   if (planner.predict(planner.all(Mode::reprop)).total_peak > budget) {
-    return not_measured("no reversible step fits here in " + plan::exact_bytes(budget));
+    return not_measured("not even mode reprop fits in " + plan::exact_bytes(budget));
   }
-  const auto model =
-      make_model(flags.network, {.dtype = stream_dtype(shape.precision), .seed = flags.seed});
+  const auto model = make_model(
+      flags.network,
+      {.dtype = stream_dtype(shape.precision), .device = shape.device, .seed = flags.seed});
   Progress progress(console.err);
   const auto times =
       plan::learn_times(planner, *model,
@@ -158,13 +197,25 @@ int plan_model(const PlanFlags& flags, const Console& console) {
   if (!flags.measure.empty() && flags.measure != kOnce && flags.measure != kAgain) {
     throw UsageError("--measure: expected no value, or 'again', got '" + flags.measure + "'");
   }
-  const std::int64_t budget = budget_of(flags.budget);
+  const bool inside = flags.update == "inside";
+  if (!inside && flags.update != "after") {
+    throw UsageError("--update: expected after or inside, got '" + flags.update + "'");
+  }
+  if (inside && flags.accumulate > 1) {
+    throw UsageError("--update: expected after, because --accumulate is " +
+                     std::to_string(flags.accumulate));
+  }
+  const c10::Device device = planned_device(flags.device);
+  const std::int64_t budget = budget_of(flags.budget, device);
   const Precision precision = parse_precision(flags.precision);
   const plan::StepShape shape{.batch = flags.batch,
+                              .device = device,
                               .precision = precision,
                               .arithmetic = flags.exact ? Arithmetic::exact : Arithmetic::floating,
-                              .optimizer_copies = optimizer_copies(flags.optimizer),
-                              .accumulates = flags.accumulate > 1};
+                              .optimizer_state = optimizer_state(flags),
+                              .accumulates = flags.accumulate > 1,
+                              .updates_inside = inside,
+                              .goes_back_twice = inside};  // `train` clips gradients by default
   const JsonOutput json(flags.json, console.out);
   plan::Planner planner = make_planner(flags.network, shape);
   const bool measured = learn(planner, flags, shape, budget, console);
@@ -177,6 +228,7 @@ int plan_model(const PlanFlags& flags, const Console& console) {
                  .batch = flags.batch,
                  .precision = std::string(name(precision)),
                  .measured = measured,
+                 .absent = is_present(device) ? "" : device.str(),
                  .command = train_command(flags, plan, input),
                  .command_note = follows_data(flags, *model, is_text(input))});
   if (!json.takes_stdout()) console.out << plan_text(report);
@@ -189,32 +241,42 @@ int plan_model(const PlanFlags& flags, const Console& console) {
 
 std::string cache_text() {
   const auto folder = plan::cache_folder();
-  return folder ? folder->string() : "no folder: HOME is not set";
+  return folder ? folder->string() : "no file, because HOME is not set";
 }
 
 }  // namespace
 
 Action add_plan(CLI::App& app) {
-  auto* command =
-      app.add_subcommand("plan", "See whether a training step fits in a number of bytes, and how");
+  auto* command = app.add_subcommand(
+      "plan",
+      "Find the fastest way to run a training step in a number of bytes, and predict its memory");
   const auto flags = std::make_shared<PlanFlags>();
   add_one_step_flags(*command, *flags);
   command
       ->add_option("--budget", flags->budget,
-                   "Bytes that all tensors may take, such as 8GiB (of 1024) or 8GB (of 1000) "
-                   "(default: what is free here, less a margin)")
+                   "Bytes that all tensors may take, such as 8GiB or 8GB (default: the free memory "
+                   "minus a margin)")
       ->type_name("SIZE");
   command->add_option("--optimizer", flags->optimizer,
-                      "Whose state counts: adamw, or none (as in bench)");
-  command->add_option("--accumulate", flags->accumulate, "Batches whose gradients make one step");
+                      "Optimizer whose state is counted: adamw, sgd (with momentum), "
+                      "adafactor or none");
+  command->add_option("--optimizer-state", flags->optimizer_state,
+                      "What the state of the optimizer is kept in: fp32, bf16 or 8bit");
+  command->add_option(
+      "--update", flags->update,
+      "When the optimizer steps: after the backward pass, or inside it, which never "
+      "holds the gradients of more than two blocks");
+  command->add_option("--accumulate", flags->accumulate,
+                      "Gradient accumulation: micro-batches in one step of the optimizer");
   const auto* const measure =
       command
           ->add_option("--measure", flags->measure,
-                       "Time a few steps of the real network, so that the plan follows this "
-                       "machine. The times "
-                       "are kept, in " +
+                       "Time a few steps of the real network and use these times for the plan. "
+                       "They are saved "
+                       "in " +
                            cache_text() +
-                           "; 'again' measures anew (default: multiply-accumulates decide)")
+                           "; 'again' repeats the measurement (default: estimate times from "
+                           "multiply-accumulates)")
           ->expected(0, 1)
           ->type_name("[again]");
   return [flags, measure](const Console& console) {

@@ -19,6 +19,7 @@ struct PredictFlags {
   std::vector<std::string> inputs;
   int top = 5;
   bool last = false;
+  std::string device = "auto";
   std::string json;
 };
 
@@ -27,9 +28,10 @@ constexpr std::size_t kInputColumns = 40, kGuessColumns = 24;
 int predict(const PredictFlags& flags, const Console& console) {
   expect_between("--top", 1, 1000, flags.top);
   const JsonOutput json(flags.json, console.out);
-  const train::TrainedRun run = train::load_run(
-      flags.run, flags.last ? train::WhichWeights::last : train::WhichWeights::best);
-  say(console.err, "predict", run.weights);
+  const train::TrainedRun run =
+      train::load_run(flags.run, flags.last ? train::WhichWeights::last : train::WhichWeights::best,
+                      chosen_device(flags.device));
+  say(console.err, "predict", "using " + run.weights);
   Table table({{"input", Align::left, kInputColumns},
                {"guess", Align::left, kGuessColumns},
                {"probability"}});
@@ -61,13 +63,14 @@ int predict(const PredictFlags& flags, const Console& console) {
 
 Action add_predict(CLI::App& app) {
   auto* command = app.add_subcommand(
-      "predict", "What a trained network sees in images, or in the place of <mask> in a text");
+      "predict", "Classify images, or guess the words at <mask> in a text, with a trained network");
   const auto flags = std::make_shared<PredictFlags>();
   command->add_option("--run", flags->run, "Folder of the run")->type_name("FOLDER");
   command->add_option("inputs", flags->inputs, "Image files, or texts with <mask>")->required();
-  command->add_option("--top", flags->top, "Guesses of each");
+  command->add_option("--top", flags->top, "Number of guesses for each input");
   command->add_flag("--last", flags->last,
-                    "Use the last weights (default: those with the lowest evaluation loss)");
+                    "Use the last weights (default: the weights with the lowest validation loss)");
+  command->add_option("--device", flags->device, kDeviceHelp);
   command->add_option("--json", flags->json, kJsonHelp)->type_name("FILE");
   return [flags](const Console& console) { return predict(*flags, console); };
 }

@@ -27,21 +27,20 @@ int report_results(const ReportFlags& flags, const Console& console) {
       {{"page", flags.out}, {"files", flags.files}, {"rows", all.rows.size()}, {"torn", all.torn}});
   if (json.takes_stdout()) return 0;
   console.out << "wrote " << flags.out << ": " << all.rows.size() << " rows"
-              << (all.torn ? ", without a last line that is not whole" : "") << '\n';
+              << (all.torn ? ", without an incomplete last line" : "") << '\n';
   return 0;
 }
 
 }  // namespace
 
 Action add_report(CLI::App& app) {
-  auto* command =
-      app.add_subcommand("report", "Turn results of 'pareprop bench --out' into a page of plots");
+  auto* command = app.add_subcommand(
+      "report", "Make a page of plots from the results of 'pareprop bench --out'");
   const auto flags = std::make_shared<ReportFlags>();
-  command->add_option("results", flags->files, "Files of results, all of one machine")
+  command->add_option("results", flags->files, "Files of results, all from one machine")
       ->required()
       ->type_name("FILE");
-  command->add_option("--out", flags->out, "The page, one HTML file that needs no other")
-      ->type_name("FILE");
+  command->add_option("--out", flags->out, "Name of the page, one HTML file")->type_name("FILE");
   command->add_option("--json", flags->json, kJsonHelp)->type_name("FILE");
   return [flags](const Console& console) { return report_results(*flags, console); };
 }

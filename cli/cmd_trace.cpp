@@ -30,6 +30,7 @@ struct TraceFlags {
   int steps = 3;
   std::uint64_t seed = 0;
   int threads = 0;
+  std::string device = "auto";
   std::string out = "trace.json";
   std::string svg;
   std::string json;
@@ -75,9 +76,8 @@ void report(const TraceFlags& flags, const train::RecordedStep& traced, const St
             std::ostream& out) {
   if (summary.stacks.empty()) {
     out << wrapped(
-               "A plain network has no reversible stacks, and so no lanes: the trace has its "
-               "passes "
-               "as a whole.")
+               "A plain network has no reversible stacks and no lanes: the trace shows its forward "
+               "and backward pass as a whole.")
         << "\n";
   } else {
     out << overlap_table(summary);
@@ -92,24 +92,27 @@ void report(const TraceFlags& flags, const train::RecordedStep& traced, const St
       << wrapped("step " + milliseconds(summary.seconds) + ":" + kinds);
   out << "\npeak " << bytes_text(static_cast<double>(traced.memory.total_peak)) << ", activations "
       << bytes_text(static_cast<double>(traced.memory.activation_peak)) << "\n"
-      << "in " << flags.out << ": the trace, for ui.perfetto.dev or chrome://tracing\n";
-  if (!flags.svg.empty()) out << "in " << flags.svg << ": the same as a picture\n";
+      << "wrote " << flags.out << ": the trace, for ui.perfetto.dev or chrome://tracing\n";
+  if (!flags.svg.empty()) out << "wrote " << flags.svg << ": the same as a picture\n";
 }
 
 int trace_model(const TraceFlags& flags, bool mode_given, const Console& console) {
   const Mode mode = mode_of(flags, mode_given);
   train::RecordOptions options = checked_options(flags, mode);
   if (flags.threads > 0) at::set_num_threads(flags.threads);
+  const c10::Device device = chosen_device(flags.device);
   const JsonOutput json(flags.json, console.out);
   check_writable(flags.out);
   if (!flags.svg.empty()) check_writable(flags.svg);
 
-  expect_to_fit(flags.network, {.shape = {.batch = options.batch,
-                                          .precision = options.precision,
-                                          .arithmetic = options.arithmetic},
-                                .modes = {mode}});
+  const plan::StepShape shape{.batch = options.batch,
+                              .device = device,
+                              .precision = options.precision,
+                              .arithmetic = options.arithmetic};
+  expect_to_fit(flags.network, {.shape = shape, .modes = {mode}});
   const auto model =
-      make_model(flags.network, {.dtype = stream_dtype(options.precision), .seed = flags.seed});
+      make_model(flags.network,
+                 {.dtype = stream_dtype(options.precision), .device = device, .seed = flags.seed});
   options.plan = mode == Mode::automatic ? plan_for_free_memory(flags.network,
                                                                 {.batch = options.batch,
                                                                  .precision = options.precision,
@@ -129,6 +132,7 @@ int trace_model(const TraceFlags& flags, bool mode_given, const Console& console
                                    {"arithmetic", name(options.arithmetic)},
                                    {"batch", options.batch},
                                    {"threads", at::get_num_threads()},
+                                   {"device", device.str()},
                                    {"loss", traced.loss},
                                    {"activation_peak_bytes", traced.memory.activation_peak},
                                    {"peak_bytes", traced.memory.total_peak}};
@@ -141,21 +145,25 @@ int trace_model(const TraceFlags& flags, bool mode_given, const Console& console
 
 Action add_trace(CLI::App& app) {
   auto* command = app.add_subcommand(
-      "trace", "Record a training step for Perfetto: what ran when, on which lane, in what memory");
+      "trace",
+      "Record one training step for Perfetto: what ran when, on which lane, and the memory");
   const auto flags = std::make_shared<TraceFlags>();
   add_model_flags(*command, flags->network);
-  const auto* mode = command->add_option("--mode", flags->mode,
-                                         "stored, checkpoint, reprop, pareprop or auto; with "
-                                         "--plain stored, unless given");
-  command->add_option("--batch", flags->batch, "Samples");
-  command->add_option("--precision", flags->precision, "Of the branches: fp32, bf16 or fp64");
+  const auto* mode =
+      command->add_option("--mode", flags->mode,
+                          "Mode of the step: stored, checkpoint, reprop, pareprop or "
+                          "auto; with --plain the default is stored");
+  command->add_option("--batch", flags->batch, "Samples in a batch");
+  command->add_option("--precision", flags->precision,
+                      "Precision of the branches: fp32, bf16 or fp64");
   command->add_flag("--exact", flags->exact,
-                    "Fixed-point streams, recovered bit for bit (default: off)");
-  command->add_option("--steps", flags->steps, "The last one is recorded");
-  add_seed_flag(*command, flags->seed, "Of weights, data and dropout");
+                    "Use fixed-point streams, which are recovered bit for bit (default: off)");
+  command->add_option("--steps", flags->steps, "Steps to run; the last one is recorded");
+  add_seed_flag(*command, flags->seed, "Random seed for weights, data and dropout");
   command->add_option("--threads", flags->threads, "CPU threads; 0: all cores");
-  command->add_option("--out", flags->out, "The trace, as JSON")->type_name("FILE");
-  command->add_option("--svg", flags->svg, "The step as a picture (default: none)")
+  command->add_option("--device", flags->device, kDeviceHelp);
+  command->add_option("--out", flags->out, "File for the trace, as JSON")->type_name("FILE");
+  command->add_option("--svg", flags->svg, "File for a picture of the step (default: none)")
       ->type_name("FILE");
   command->add_option("--json", flags->json, kJsonHelp)->type_name("FILE");
   return [flags, mode](const Console& console) {

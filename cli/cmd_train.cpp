@@ -18,6 +18,7 @@
 #include "cli/printable_stream.h"
 #include "cli/progress.h"
 #include "cli/stop_signals.h"
+#include "cli/table.h"
 #include "cli/train_flags.h"
 #include "cli/units.h"
 #include "pareprop/distributed/launcher.h"
@@ -62,10 +63,10 @@ std::vector<std::string> step_parts(const train::StepRecord& r, std::int64_t all
   return {clock_text(seconds_left) + " left",
           "step " + std::to_string(r.step) + "/" + std::to_string(all),
           "loss " + text::fixed(r.loss, 4),
-          "right " + percent_text(r.accuracy),
+          "acc " + percent_text(r.accuracy),
           text::fixed(r.samples_per_s, 1) + " samples/s",
           "peak " + bytes_text(static_cast<double>(r.peak_bytes)),
-          "rate " + error_text(r.learning_rate),
+          "lr " + error_text(r.learning_rate),
           "drift " + error_text(r.drift)};
 }
 
@@ -90,8 +91,8 @@ class Watcher {
       progress_.show("evaluating: batch " + std::to_string(done) + " of " + std::to_string(all));
     };
     events.on_evaluation = [this](const train::EvaluationRecord& record) {
-      say("step " + std::to_string(record.step) + ": evaluation loss " +
-          text::fixed(record.loss, 4) + ", right " + percent_text(record.accuracy));
+      say("step " + std::to_string(record.step) + ": validation loss " +
+          text::fixed(record.loss, 4) + ", accuracy " + percent_text(record.accuracy));
     };
     events.on_message = [this](const std::string& what) { say(what); };
     return events;
@@ -130,31 +131,43 @@ std::string name(train::TrainEnd end) {
   return "";
 }
 
-std::string end_text(const train::TrainConfig& config, const train::TrainResult& result) {
-  switch (result.end) {
+std::string end_text(train::TrainEnd end) {
+  switch (end) {
     case train::TrainEnd::running:
     case train::TrainEnd::finished:
-      return "done";
     case train::TrainEnd::nothing_to_do:
-      return "finished already";
+      return "done";
     case train::TrainEnd::stopped_early:
-      return "stopped early: the last " + std::to_string(config.early_stop) +
-             " evaluations were not better, model.safetensors has the best weights";
+      return "stopped early";
     case train::TrainEnd::out_of_time:
-      return "stopped: --time-limit is over; --resume auto goes on";
+      return "stopped by --time-limit";
     case train::TrainEnd::stopped_by_user:
-      return "stopped and saved; --resume auto goes on";
+      return "stopped and saved";
   }
   return "";
 }
 
-std::string evaluation_text(const train::TrainResult& result) {
+// Why the run ended and what to do next; empty: it is done.
+std::string advice_text(const train::TrainConfig& config, train::TrainEnd end) {
+  if (end == train::TrainEnd::stopped_early) {
+    return wrapped("The last " + std::to_string(config.early_stop) +
+                   " evaluations had no lower validation loss; model.safetensors has the best "
+                   "weights.") +
+           "\n";
+  }
+  const bool stopped =
+      end == train::TrainEnd::out_of_time || end == train::TrainEnd::stopped_by_user;
+  return stopped ? "--resume auto continues the run\n" : "";
+}
+
+std::string evaluation_text(const train::TrainConfig& config, const train::TrainResult& result) {
   const auto text = [](const auto& found, const std::string& rest) {
-    return "; evaluation loss " + text::fixed(found.loss, 4) + ", right " +
+    return "; validation loss " + text::fixed(found.loss, 4) + ", accuracy " +
            percent_text(found.accuracy) + rest;
   };
   if (result.evaluation.rows > 0) {
-    return text(result.evaluation, " of " + std::to_string(result.evaluation.rows));
+    const char* const rows = train::names_text(config.data) ? " masked tokens" : " images";
+    return text(result.evaluation, " of " + std::to_string(result.evaluation.rows) + rows);
   }
   if (result.evaluations.empty()) return "";
   const train::EvaluationRecord& before = result.evaluations.back();  // it was resumed
@@ -167,14 +180,14 @@ std::string files_text(const train::TrainConfig& config) {
     if (!std::filesystem::exists(std::filesystem::path(config.out) / name)) continue;
     names += (names.empty() ? "" : ", ") + std::string(name);
   }
-  return "in " + config.out + ": " + names + "\n";
+  return "files in " + config.out + ": " + names + "\n";
 }
 
-// "38.0 MiB, predicted 38.2 MiB of 64.0 MiB".
+// "38.0 MiB, predicted 38.2 MiB, budget 64.0 MiB".
 std::string peak_text(const train::TrainResult& result) {
   auto bytes = [](std::int64_t count) { return bytes_text(static_cast<double>(count)); };
   return bytes(result.memory.total_peak) + ", predicted " + bytes(result.predicted_peak_bytes) +
-         (result.budget_bytes > 0 ? " of " + bytes(result.budget_bytes) : "");
+         (result.budget_bytes > 0 ? ", budget " + bytes(result.budget_bytes) : "");
 }
 
 // What would be done: the configuration where programs read and the plan for people; with --json
@@ -184,7 +197,8 @@ void show_plan(const train::TrainConfig& config, int processes, const JsonOutput
   const auto asked = nlohmann::ordered_json::parse(to_json(config));
   if (!json.takes_stdout()) JsonOutput("-", console.out).write(asked);
   const train::TrainingData data = open_data(config);
-  train::BudgetKeeper keeper(config, data, {.all = processes, .here = processes}, nullptr);
+  train::BudgetKeeper keeper(
+      config, data, {.all = processes, .here = processes, .device = device_of(config)}, nullptr);
   keeper.plan_by_shapes([&](plan::Planner& planner, const plan::Plan& plan) {
     const PlanReport report = report_of(planner, plan,
                                         {.network = (config.plain ? "plain " : "") + config.model,
@@ -200,20 +214,21 @@ void show_plan(const train::TrainConfig& config, int processes, const JsonOutput
 
 std::string best_text(const train::TrainResult& result) {
   if (!result.best) return "";
-  return "best evaluation loss " + text::fixed(result.best->evaluation_loss.value_or(0.0), 4) +
+  return "best validation loss " + text::fixed(result.best->evaluation_loss.value_or(0.0), 4) +
          " at step " + std::to_string(result.best->step) + "; eval and predict use these weights\n";
 }
 
 void summarise(const train::TrainConfig& config, const train::TrainResult& result,
                const Console& console) {
   if (result.end == train::TrainEnd::nothing_to_do) {
-    console.out << "finished: " << config.out << " was trained to its end before, step "
+    console.out << "already finished: " << config.out << " is trained to the end, step "
                 << result.step << " of " << result.all_steps << "; nothing was changed\n";
     return;
   }
-  console.out << end_text(config, result) << " after step " << result.step << " of "
-              << result.all_steps << ", " << clock_text(result.seconds) << "\nloss "
-              << text::fixed(result.last_loss, 4) << evaluation_text(result) << "\n"
+  console.out << end_text(result.end) << " after step " << result.step << " of " << result.all_steps
+              << ", " << clock_text(result.seconds) << "\n"
+              << advice_text(config, result.end) << "loss " << text::fixed(result.last_loss, 4)
+              << evaluation_text(config, result) << "\n"
               << best_text(result) << "peak " << peak_text(result) << "; activations "
               << bytes_text(static_cast<double>(result.memory.activation_peak)) << "; waited "
               << percent_text(result.waited) << " of the time for data\n"
@@ -264,7 +279,8 @@ int train_model(const TrainCommandFlags& flags, const CLI::App& app, const Conso
   if (flags.threads > 0) at::set_num_threads(flags.threads);
   const StopSignals signals;
   const auto group = distributed::process_group_from_environment(
-      {.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(config.timeout * 1e3))});
+      {.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(config.timeout * 1e3)),
+       .device = train::device_of(config, distributed::launch_variables().local_rank)});
   const bool first = group->rank() == 0;
   Watcher watcher(console, first);
   const train::TrainResult result = train::train(config, *group, watcher.events());
@@ -288,14 +304,16 @@ int train_model(const TrainCommandFlags& flags, const CLI::App& app, const Conso
 
 Action add_train(CLI::App& app) {
   auto* command = app.add_subcommand(
-      "train", "Train a network on images or text; go on after an interruption; many processes");
+      "train",
+      "Train a network on images or text, with one process or several; resume a stopped run");
   const auto flags = std::make_shared<TrainCommandFlags>();
   add_train_flags(*command, flags->train);
-  command->add_option("--nproc", flags->nproc, "Processes on this machine that train together");
-  command->add_option("--threads", flags->threads, "CPU threads of a process; 0: all cores");
+  command->add_option("--nproc", flags->nproc,
+                      "Number of processes on this machine that train together");
+  command->add_option("--threads", flags->threads, "CPU threads of each process; 0: all cores");
   command->add_flag(
       "--dry-run", flags->dry_run,
-      "Only write the configuration to standard output, and the plan of a step to standard "
+      "Do not train: print the configuration to standard output and the plan of a step to standard "
       "error; --json has both (default: off)");
   command->add_option("--json", flags->json, kJsonHelp)->type_name("FILE");
   return [flags, &app](const Console& console) { return train_model(*flags, app, console); };

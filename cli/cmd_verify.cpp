@@ -42,15 +42,18 @@ std::string first_line(const std::string& text) { return text.substr(0, text.fin
 
 int verify_model(const StepFlags& flags, const Console& console) {
   VerifyOptions options = checked_options(flags);
+  const c10::Device device = chosen_device(flags.device);
   const JsonOutput json(flags.json, console.out);
-  expect_to_fit(flags.network, {.shape = {.batch = options.batch,
-                                          .precision = options.precision,
-                                          .arithmetic = options.arithmetic,
-                                          .optimizer_copies = 0},
-                                .modes = options.modes,
-                                .compares_gradients = true});
+  const plan::StepShape shape{.batch = options.batch,
+                              .device = device,
+                              .precision = options.precision,
+                              .arithmetic = options.arithmetic,
+                              .optimizer_state = {}};
+  expect_to_fit(flags.network,
+                {.shape = shape, .modes = options.modes, .compares_gradients = true});
   const auto model =
-      make_model(flags.network, {.dtype = stream_dtype(options.precision), .seed = flags.seed});
+      make_model(flags.network,
+                 {.dtype = stream_dtype(options.precision), .device = device, .seed = flags.seed});
   int depth = 0;
   for (const Stack& stack : model->stacks()) depth += stack->depth();
 
@@ -62,7 +65,7 @@ int verify_model(const StepFlags& flags, const Console& console) {
       options.plans.push_back(plan_of_a_mixture(flags.network, {.batch = options.batch,
                                                                 .precision = options.precision,
                                                                 .arithmetic = options.arithmetic,
-                                                                .optimizer_copies = 0}));
+                                                                .optimizer_state = {}}));
     }
     rows = verify(*model, options);
   }
@@ -103,6 +106,7 @@ int verify_model(const StepFlags& flags, const Console& console) {
               {"arithmetic", name(options.arithmetic)},
               {"seed", options.seed},
               {"threads", at::get_num_threads()},
+              {"device", device.str()},
               {"tolerance", tolerance},
               {"ok", broken.empty()},
               {"rows", std::move(json_rows)}});

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <c10/core/Device.h>
+
 #include <functional>
 #include <iosfwd>
 #include <stdexcept>
@@ -38,7 +40,17 @@ Action add_train(CLI::App& app);
 Action add_eval(CLI::App& app);
 Action add_predict(CLI::App& app);
 Action add_demo(CLI::App& app);
+Action add_doctor(CLI::App& app);
 Action add_completion(CLI::App& app);  // of all that were added before
+
+// The text of --device in --help.
+inline constexpr const char* kDeviceHelp =
+    "Where to compute: auto (an accelerator if there is one, else the CPU), cpu, cuda or cuda:N";
+
+// The device that --device names. Throws UsageError when it is not there.
+c10::Device chosen_device(const std::string& text);
+// The same for a plan: it need not be there. Throws UsageError when torch knows no such name.
+c10::Device planned_device(const std::string& text);
 
 // Throws UsageError: "--batch: expected 1 or more, got 0".
 void expect_at_least(const std::string& flag, long long least, long long got);

@@ -61,16 +61,16 @@ std::string DemoReport::text(const Terminal& terminal) const {
        << kDigitsModel << ", " << training.steps << " steps of batch " << training.batch << ", "
        << name(training.precision) << " branches, exact streams.\n"
        << wrapped(
-              "loss: mean of the last 10 steps. accuracy: on images that were not trained on. "
-              "activations: peak, without parameters, gradients and optimizer. step: forward and "
-              "backward pass, median. recomputed: branches in a backward pass, of 16. gradient "
-              "error: largest relative one of a step with floating-point streams, against ordinary "
-              "autograd.")
+              "loss: mean of the last 10 steps. accuracy: on images that were not used for "
+              "training. activations: peak bytes, without parameters, gradients and optimizer. "
+              "step: forward and backward pass, median. recomputed: branches recomputed in a "
+              "backward pass, of 16. gradient error: largest relative error of a step with "
+              "floating-point streams, against ordinary autograd.")
        << '\n';
   if (const DemoRun* automatic = find(Mode::automatic)) {
     text << "auto: planned for "
          << bytes_text(static_cast<double>(automatic->training.activation_budget))
-         << " of activations, half of what stored needed.\n";
+         << " of activations, half of what mode stored needed.\n";
   }
   text << "\nsame loss in every mode: ";
   if (same_loss()) {

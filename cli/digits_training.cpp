@@ -3,17 +3,17 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
-#include <chrono>
 #include <numeric>
 
 #include "cli/auto_plan.h"
-#include "pareprop/memory/meter.h"
-#include "pareprop/models/named_tensors.h"
+#include "pareprop/device/moment.h"
+#include "pareprop/reversible/network_memory.h"
 #include "pareprop/reversible/torch_lanes.h"
 #include "pareprop/sweep/quantile.h"
 #include "pareprop/train/evaluate.h"
-#include "pareprop/train/first_weights.h"
+#include "pareprop/train/learner.h"
 #include "pareprop/train/learning_rate.h"
+#include "pareprop/train/model_for_data.h"
 #include "pareprop/train/train_step.h"
 #include "pareprop/train/training_data.h"
 
@@ -48,13 +48,10 @@ class DigitsRun {
         config_(config_of(options)),
         group_(distributed::make_process_group({})),
         data_(train::open_data(config_)),
-        model_(train::make_model(config_, data_,
-                                 {.dtype = stream_dtype(options.precision), .seed = options.seed})),
+        learner_(train::make_learner(config_, train::choices_of(config_), data_, options.device)),
+        model_(learner_.model),
         batches_(train::make_batches(config_, data_, *model_, {})) {
-    train::set_first_weights(*model_, config_);
     model_->train();
-    model_->set_options(
-        {.precision = options.precision, .arithmetic = train::arithmetic_of(config_)});
     model_->set_plan(options.mode == Mode::automatic ? planned() : model_->plan_of(options.mode));
   }
 
@@ -70,7 +67,7 @@ class DigitsRun {
     plan::Planner planner = make_planner({.model = kDigitsModel, .overrides = {}},
                                          {.batch = options_.batch,
                                           .precision = options_.precision,
-                                          .arithmetic = train::arithmetic_of(config_),
+                                          .arithmetic = model_->options().arithmetic,
                                           .only_activations = true});
     planner.use(plan::measure_step_times(*model_, options_.batch, /*overlapped=*/true));
     return planner.plan_step(options_.activation_budget).step;
@@ -80,19 +77,20 @@ class DigitsRun {
     constexpr int kLanes = 2;
     const int threads = std::max(1, at::get_num_threads() / kLanes);
     const IntraOpThreads scope(threads);
-    model_->set_executor(std::make_shared<TorchCpuLanes>(kLanes, threads));
-    train::AdamW optimizer(models::trained_parameters(*model_),
-                           {.weight_decay = config_.weight_decay});
+    if (options_.device.is_cpu()) {
+      model_->set_executor(std::make_shared<TorchCpuLanes>(kLanes, threads));
+    }
     distributed::GradientBuckets buckets(*model_, *group_);
     data::Prefetcher batches(batches_.train, {.workers = 0});
+    train::BatchFeed feed(batches, *model_);
     const train::LearningRate rate{
         .peak = config_.learning_rate, .warmup = options_.steps / 10, .total = options_.steps};
     for (int step = 0; step < options_.steps; ++step) {
-      if (step == std::min(kWarmUp, options_.steps - 1)) memory::reset_peaks();
+      if (step == std::min(kWarmUp, options_.steps - 1)) reset_peaks_on(options_.device);
       const train::StepOutcome outcome =
-          train::run_step({*model_, optimizer, nullptr, buckets, *group_},
+          train::run_step({*model_, *learner_.optimizer, nullptr, buckets, *group_},
                           {.batch = options_.batch, .clip = config_.clip, .seed = options_.seed},
-                          batches, rate.at(step), false);
+                          feed, rate.at(step), false);
       if (!outcome.not_finite.empty()) {
         throw std::runtime_error("step " + std::to_string(step + 1) + ": " + outcome.not_finite +
                                  " is not finite");
@@ -101,7 +99,7 @@ class DigitsRun {
       if (on_step) on_step(step + 1);
     }
     drop_gradients(*model_);
-    result_.activation_peak = memory::usage().activation_peak;
+    result_.activation_peak = usage_of(*model_, learner_.trained().state_bytes()).activation_peak;
     result_.drift = model_->drift().worst;
   }
 
@@ -113,15 +111,14 @@ class DigitsRun {
           result_.timeline = timeline;
         }});
     model_->set_executor(nullptr);
-    const models::Batch batch = train::model_batch(batches_.train->make(0), *model_);
+    const data::Batch batch = train::to_model(batches_.train->make(0), *model_);
     std::vector<double> milliseconds;
     for (int step = 0; step < kSettling + kTimed; ++step) {
       drop_gradients(*model_);
-      const auto begin = std::chrono::steady_clock::now();
+      const Moment begin(options_.device);
       model_->loss(batch, {.pass = std::make_shared<Pass>(0, 0)}).backward();
-      const std::chrono::duration<double, std::milli> took =
-          std::chrono::steady_clock::now() - begin;
-      if (step >= kSettling) milliseconds.push_back(took.count());
+      const double took = Moment(options_.device).ms_since(begin);
+      if (step >= kSettling) milliseconds.push_back(took);
     }
     result_.step_ms = quantile(std::move(milliseconds), 0.5);
   }
@@ -130,6 +127,7 @@ class DigitsRun {
   const train::TrainConfig config_;
   const std::unique_ptr<distributed::ProcessGroup> group_;
   const train::TrainingData data_;
+  train::Learner learner_;
   const std::shared_ptr<models::Model> model_;
   const train::BatchSets batches_;
   DigitsResult result_;

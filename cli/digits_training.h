@@ -1,5 +1,7 @@
 #pragma once
 
+#include <c10/core/Device.h>
+
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -20,6 +22,7 @@ struct DigitsTraining {
   std::int64_t batch = 64;
   Precision precision = Precision::fp32;
   std::uint64_t seed = 0;  // of weights and of the order of images
+  c10::Device device = at::kCPU;
   // Mode auto only: what is planned for so many bytes of activations.
   std::int64_t activation_budget = 0;
 };

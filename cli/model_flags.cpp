@@ -19,16 +19,31 @@
 
 namespace pareprop::cli {
 
+namespace {
+
+// CLI11 reads a number that is too small for its type as 0.
+std::string check_that_a_double_holds(const std::string& text) {
+  double number = 0.0;
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc::result_out_of_range) return {};
+  return "expected a number that fits into 64 bits, got '" + text + "'";
+}
+
+}  // namespace
+
 void add_change_flags(CLI::App& command, models::Overrides& change) {
   command.add_flag("--plain", change.plain,
-                   "The ordinary, non-reversible network (modes stored and checkpoint)");
-  command.add_option("--width", change.width, "Channels (default: the model's)");
-  command.add_option("--classes", change.classes, "Classes of images (default: the model's)");
+                   "Use the ordinary, non-reversible network (modes stored and checkpoint only)");
+  command.add_option("--width", change.width, "Number of channels (default: the model's)");
+  command.add_option("--classes", change.classes, "Number of image classes (default: the model's)");
   command.add_option("--vocabulary", change.vocabulary,
-                     "Token ids, text models (default: the model's)");
-  command.add_option("--dropout", change.dropout, "Probability (default: the model's)");
-  command.add_option("--drop-path", change.drop_path,
-                     "Probability at the last block (default: the model's)");
+                     "Number of tokens in the vocabulary, for text models (default: the model's)");
+  command.add_option("--dropout", change.dropout, "Dropout probability (default: the model's)")
+      ->check(check_that_a_double_holds);
+  command
+      .add_option("--drop-path", change.drop_path,
+                  "Drop-path probability of the last block (default: the model's)")
+      ->check(check_that_a_double_holds);
 }
 
 void add_seed_flag(CLI::App& command, std::uint64_t& seed, const std::string& help) {
@@ -58,32 +73,35 @@ void check_changes(const models::Overrides& change) {
 
 void add_model_flags(CLI::App& command, ModelFlags& flags) {
   models::Overrides& change = flags.overrides;
-  command.add_option("--model", flags.model, "Which one; 'pareprop models' lists them");
+  command.add_option("--model", flags.model, "Network; 'pareprop models' lists all");
   command
       .add_option("--depth", change.depths,
-                  "Blocks, or those of each stage separated by commas (default: the model's)")
+                  "Number of blocks, or of each stage separated by commas (default: the model's)")
       ->delimiter(',');
-  command.add_option("--image-size", change.image_size, "Pixels of a side (default: the model's)");
+  command.add_option("--image-size", change.image_size,
+                     "Height and width of images in pixels (default: the model's)");
   command.add_option("--seq-len", change.length,
-                     "Tokens of a sequence, text models (default: the model's)");
+                     "Tokens in a sequence, for text models (default: the model's)");
   add_change_flags(command, change);
 }
 
 std::string modes_help() {
   std::vector<std::string> names;
   for (const Mode mode : all_modes()) names.emplace_back(name(mode));
-  return "Which modes, separated by commas (default: " + join(names, ",") +
+  return "Modes, separated by commas (default: " + join(names, ",") +
          "; with --plain: stored,checkpoint)";
 }
 
 void add_one_step_flags(CLI::App& command, StepFlags& flags) {
   add_model_flags(command, flags.network);
-  command.add_option("--batch", flags.batch, "Samples");
-  command.add_option("--precision", flags.precision, "Of the branches: fp32, bf16 or fp64");
+  command.add_option("--batch", flags.batch, "Samples in a batch");
+  command.add_option("--precision", flags.precision,
+                     "Precision of the branches: fp32, bf16 or fp64");
   command.add_flag("--exact", flags.exact,
-                   "Fixed-point streams, recovered bit for bit (default: off)");
-  add_seed_flag(command, flags.seed, "Of weights, data and dropout");
+                   "Use fixed-point streams, which are recovered bit for bit (default: off)");
+  add_seed_flag(command, flags.seed, "Random seed for weights, data and dropout");
   command.add_option("--threads", flags.threads, "CPU threads; 0: all cores");
+  command.add_option("--device", flags.device, kDeviceHelp);
   command.add_option("--json", flags.json, kJsonHelp)->type_name("FILE");
 }
 
@@ -155,18 +173,18 @@ class FitCheck {
 }  // namespace
 
 void expect_to_fit(const ModelFlags& flags, const StepNeeds& needs) {
-  const memory::MemoryLimit limit = memory::tightest(memory::memory_limits());
+  const memory::MemoryLimit limit = plan::limit_of(needs.shape.device);
   // A registered network may ignore the device that it is asked to be on: then it is there already.
   if (!make_model(flags, {.device = at::kMeta})->weight_options().device().is_meta()) return;
   FitCheck check(flags, needs);
   plan::Plan plan;
-  plan.budget = plan::free_budget(limit);
+  plan.budget = plan::free_budget(needs.shape.device);
   plan.predicted = check.predict(needs.shape.batch);
   if (plan.predicted.at_most <= plan.budget) return;
   plan.smallest_budget = plan.predicted.at_most;
   plan.largest_batch = check.largest_batch(plan.budget);
-  throw std::invalid_argument(limit.name + " leaves too little: " +
-                              plan::does_not_fit(plan, title(flags), needs.shape.batch));
+  throw std::invalid_argument("not enough memory (limited by " + limit.name +
+                              "): " + plan::does_not_fit(plan, title(flags), needs.shape.batch));
 }
 
 std::string title(const ModelFlags& flags) {

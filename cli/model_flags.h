@@ -60,6 +60,7 @@ struct StepFlags {
   std::string modes;
   std::uint64_t seed = 0;
   int threads = 0;
+  std::string device = "auto";
   std::string json;
 };
 

@@ -34,7 +34,6 @@ class JsonOutput {
 
 // The text of --json in --help.
 inline constexpr const char* kJsonHelp =
-    "Write the result as JSON to FILE; '-' is standard output, where nothing else is written then "
-    "(default: none)";
+    "Write the result as JSON to FILE; '-' writes only the JSON to standard output (default: none)";
 
 }  // namespace pareprop::cli

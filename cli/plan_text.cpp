@@ -28,7 +28,7 @@ double speed(const PlanReport& report, plan::Seconds seconds) {
 }
 
 PlanReport::Row planned(const PlanReport& report) {
-  return {.name = report.plan.fits ? "the plan" : "the leanest",
+  return {.name = report.plan.fits ? "the plan" : "leanest plan",
           .predicted = report.plan.predicted,
           .seconds = report.plan.seconds,
           .fits = report.plan.fits};
@@ -43,21 +43,26 @@ std::string mode_table(const PlanReport& report) {
                {"speed"}});
   auto add = [&](const PlanReport::Row& row) {
     const bool timed = row.seconds > plan::Seconds{};
-    table.add_row({row.name, bytes(row.predicted.total_peak), bytes(row.predicted.activation_peak),
-                   yes_no(row.fits), timed ? text::duration_text(row.seconds.count) : "-",
-                   timed ? percent_text(speed(report, row.seconds)) : "-"});
+    table.add_row(
+        {row.name, bytes(row.predicted.total_peak), bytes(row.predicted.activation_peak),
+         yes_no(row.fits),
+         timed && report.title.absent.empty() ? text::duration_text(row.seconds.count) : "-",
+         timed ? percent_text(speed(report, row.seconds)) : "-"});
   };
   for (const PlanReport::Row& row : report.modes) add(row);
   add(planned(report));
   return table.text();
 }
 
-std::string tag_table(const memory::Usage& usage) {
-  Table table({{"for", Align::left}, {"at its highest"}});
+std::string tag_table(const plan::Prediction& usage) {
+  Table table({{"used for", Align::left}, {"peak"}});
   for (std::size_t tag = 0; tag < memory::kTags; ++tag) {
     table.add_row({std::string(name(static_cast<memory::Tag>(tag))), bytes(usage.peak[tag])});
   }
   table.add_row({"all together", bytes(usage.total_peak)});
+  if (usage.reserved_peak > 0) {
+    table.add_row({"that the allocator reserves", bytes(usage.reserved_peak)});
+  }
   return table.text();
 }
 
@@ -99,13 +104,13 @@ std::string plan_text(const PlanReport& report) {
                     mode_table(report) + "\n";
   const std::string letters = letters_text(plan.step);
   if (!letters.empty()) {
-    out += plan.fits ? "Policies of the plan" : "Policies of the leanest";
+    out += plan.fits ? "Policies of the plan" : "Policies of the leanest plan";
     out +=
-        ", a letter a block, stacks from the input on\n(S store, P products, C checkpoint, A "
+        ", one letter per block from input to output\n(S store, P products, C checkpoint, A "
         "anchor, R reverse; ";
     out += plan.step.overlaps() ? "two lanes):\n" : "one lane):\n";
     out += letters;
-    if (plan.step.recompute_between) out += "  what lies between stacks is recomputed\n";
+    if (plan.step.recompute_between) out += "  layers between stacks are recomputed\n";
     out += "\n";
   }
   out += tag_table(plan.predicted) + "\n";
@@ -117,13 +122,20 @@ std::string plan_text(const PlanReport& report) {
              std::to_string(title.batch / plan.stored_micro_batch) +
              " fits without recomputation; faster if small batches run efficiently.\n";
   }
-  if (!title.measured && !plain) {
-    words += "Times are guessed from multiply-accumulates; --measure times steps here.\n";
+  if (!title.absent.empty()) {
+    words +=
+        "This machine has no " + title.absent +
+        ": speeds are shares of multiply-accumulates, and nobody has compared such a plan with "
+        "a real device yet.\n";
+  } else if (!title.measured && !plain) {
+    words +=
+        "Times are estimates from multiply-accumulates; 'pareprop plan --measure' times real "
+        "steps.\n";
   }
   if (!title.command_note.empty()) words += title.command_note + "\n";
   out += wrapped(words);
   if (!title.command.empty()) {
-    out += "\nTo train so, with your own --data:\n  " + title.command + "\n";
+    out += "\nTo train with this plan, on your own --data:\n  " + title.command + "\n";
   }
   return out;
 }
@@ -138,6 +150,7 @@ nlohmann::ordered_json plan_json(const PlanReport& report) {
                               {"predicted_peak_bytes", plan.predicted.total_peak},
                               {"predicted_at_most_bytes", plan.predicted.at_most},
                               {"predicted_activation_bytes", plan.predicted.activation_peak},
+                              {"predicted_reserved_bytes", plan.predicted.reserved_peak},
                               {"smallest_budget_bytes", plan.smallest_budget},
                               {"largest_batch", plan.largest_batch},
                               {"micro_batch", plan.micro_batch},

@@ -13,6 +13,7 @@ struct PlanTitle {
   std::int64_t batch = 0;
   std::string precision;
   bool measured = false;     // times are
+  std::string absent = {};   // the device of the plan, where this machine has none: no times
   std::string command = {};  // that trains so; empty: none is named
   std::string command_note = {};
 };

@@ -1,6 +1,5 @@
 #include "cli/run.h"
 
-#include <c10/util/Exception.h>
 #include <torch/version.h>
 
 #include <CLI/CLI.hpp>
@@ -18,8 +17,10 @@
 #include "cli/command.h"
 #include "cli/printable_stream.h"
 #include "cli/table.h"
+#include "pareprop/device/choose_device.h"
+#include "pareprop/device/torch_error.h"
 #include "pareprop/memory/caching_allocator.h"
-#include "pareprop/train/field_error.h"
+#include "pareprop/train/train_config.h"
 
 namespace pareprop::cli {
 namespace {
@@ -81,14 +82,11 @@ int run_action(const Action& action, const Console& console, const std::string& 
                 train::flag_name(error.key()) + ": " + error.why() + "; see " + help);
   } catch (const std::invalid_argument& error) {
     return fail(console.err, kWrongUsage, std::string(error.what()) + "; see " + help);
-  } catch (const c10::Error& error) {
-    return fail(console.err, kFailed, error.what_without_backtrace());
   } catch (const std::bad_alloc&) {
     return fail(console.err, kFailed,
-                "out of memory: stop what else is running, or ask for less (a smaller network, "
-                "batch or file)");
+                "out of memory: stop other programs, or use a smaller network, batch or file");
   } catch (const std::exception& error) {
-    return fail(console.err, kFailed, error.what());
+    return fail(console.err, kFailed, explained(error));
   }
 }
 
@@ -118,6 +116,27 @@ void expect_threads(long long got) {
                  got);
 }
 
+namespace {
+
+template <typename Find>
+c10::Device found_device(Find&& find) {
+  try {
+    return find();
+  } catch (const std::invalid_argument& error) {
+    throw UsageError(std::string("--device: ") + error.what());
+  }
+}
+
+}  // namespace
+
+c10::Device chosen_device(const std::string& text) {
+  return found_device([&] { return choose_device(text); });
+}
+
+c10::Device planned_device(const std::string& text) {
+  return found_device([&] { return named_device(text); });
+}
+
 void expect_probability(const std::string& flag, double got) {
   if (got >= 0.0 && got < 1.0) return;
   throw UsageError(flag + ": expected a probability, 0 <= P < 1, got " + std::to_string(got));
@@ -131,19 +150,22 @@ struct Ended {
 };
 
 Ended run_command(int argc, const char* const* argv, std::ostream& out, std::ostream& err) {
-  CLI::App app("Reversible transformers trained with parallel recomputation.", "pareprop");
+  CLI::App app(
+      "Train reversible transformers in much less memory: activations are recomputed in the "
+      "backward pass instead of stored.",
+      "pareprop");
   app.set_version_flag(
       "--version", "pareprop " PAREPROP_VERSION " (libtorch " + std::string(TORCH_VERSION) + ")");
   app.option_defaults()->always_capture_default();
   app.formatter(std::make_shared<HelpFormatter>());
   app.require_subcommand(0, 1);
   const std::vector<std::pair<std::string, Action>> commands = {
-      {"models", add_models(app)},        {"plan", add_plan(app)},
-      {"train", add_train(app)},          {"eval", add_eval(app)},
-      {"predict", add_predict(app)},      {"verify", add_verify(app)},
-      {"bench", add_bench(app)},          {"report", add_report(app)},
-      {"trace", add_trace(app)},          {"demo", add_demo(app)},
-      {"completion", add_completion(app)}};
+      {"models", add_models(app)},   {"plan", add_plan(app)},
+      {"train", add_train(app)},     {"eval", add_eval(app)},
+      {"predict", add_predict(app)}, {"verify", add_verify(app)},
+      {"bench", add_bench(app)},     {"report", add_report(app)},
+      {"trace", add_trace(app)},     {"demo", add_demo(app)},
+      {"doctor", add_doctor(app)},   {"completion", add_completion(app)}};
   for (CLI::App* command : app.get_subcommands([](CLI::App*) { return true; })) {
     command->footer(aliases_text(*command));
   }

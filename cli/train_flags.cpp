@@ -13,9 +13,8 @@
 #include "pareprop/io/input_file.h"
 #include "pareprop/io/json.h"
 #include "pareprop/text/fixed.h"
-#include "pareprop/train/field_error.h"
 #include "pareprop/train/presets.h"
-#include "pareprop/train/run_files.h"
+#include "pareprop/train/trained_run.h"
 
 namespace pareprop::cli {
 namespace {
@@ -26,7 +25,7 @@ std::string config_text(const std::string& file) {
   try {
     return io::read_text_file(file);
   } catch (const std::runtime_error& error) {
-    throw UsageError("--config cannot be read: " + std::string(error.what()));
+    throw UsageError("--config: " + std::string(error.what()));
   }
 }
 
@@ -59,7 +58,8 @@ void apply_run(train::TrainConfig& config, const TrainFlags& flags) {
 
 int list_presets(const std::string& json_target, const Console& console) {
   const JsonOutput json(json_target, console.out);
-  Table table({{"preset", Align::left}, {"model", Align::left}, {"batch"}, {"length"}, {"rate"}});
+  Table table(
+      {{"preset", Align::left}, {"model", Align::left}, {"batch"}, {"length"}, {"learning rate"}});
   auto rows = nlohmann::ordered_json::array();
   std::string about;
   for (const train::Preset& preset : train::presets()) {
@@ -91,11 +91,12 @@ void add_train_flags(CLI::App& command, const std::shared_ptr<TrainFlags>& flags
   std::vector<std::string> names;
   for (const auto& preset : train::presets()) names.push_back(preset.name);
   command.add_option("--preset", flags->preset,
-                     "Begin with a recipe: " + join(names, ", ") +
+                     "Start from a recipe: " + join(names, ", ") +
                          "; 'list' shows them with their batch sizes (default: none)");
   command
       .add_option("--config", flags->config,
-                  "Then with a JSON file of keys that are named as these flags (default: none)")
+                  "JSON file with values for these flags; its keys are the names with underscores. "
+                  "It overrides --preset, and flags override it (default: none)")
       ->type_name("FILE");
   for (const train::ConfigField& field : train::fields({})) {
     const auto change = [flags, key = field.key](const std::string& value) {

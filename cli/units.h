@@ -12,6 +12,6 @@ using text::count_text;
 using text::error_text;
 using text::percent_text;
 
-std::string yes_no(bool yes);
+inline std::string yes_no(bool yes) { return yes ? "yes" : "no"; }
 
 }  // namespace pareprop::cli

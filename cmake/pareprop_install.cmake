@@ -27,14 +27,14 @@ write_basic_package_version_file(
   ${PROJECT_BINARY_DIR}/pareprop-config-version.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/pareprop-config.cmake
               ${PROJECT_BINARY_DIR}/pareprop-config-version.cmake
+              ${CMAKE_CURRENT_LIST_DIR}/pareprop_libtorch.cmake
         DESTINATION ${pareprop_package_dir})
 
 # The program is added later than the libraries. CMake would leave libtorch's folder out of its run
 # path where that is .venv, inside the source tree.
 function(pareprop_install_program)
   if(TARGET pareprop_program)
-    get_filename_component(torch_library_dir ${TORCH_LIBRARY} DIRECTORY)
-    set_target_properties(pareprop_program PROPERTIES INSTALL_RPATH ${torch_library_dir})
+    set_target_properties(pareprop_program PROPERTIES INSTALL_RPATH ${PAREPROP_LIBTORCH}/lib)
     install(TARGETS pareprop_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   endif()
 endfunction()

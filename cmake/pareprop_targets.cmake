@@ -66,11 +66,32 @@ function(pareprop_test target)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(${target} PRIVATE ${arg_LINKS} GTest::gtest)
   # OpenMP's threads spin while they wait, which starves whatever else runs: here, the other tests.
-  set(properties LABELS "${arg_LABEL}" TIMEOUT 1200 ENVIRONMENT GOMP_SPINCOUNT=2000)
+  set(timeout 1200)
+  if(CMAKE_CXX_FLAGS MATCHES "-fsanitize")
+    set(timeout 2400)
+  endif()
+  set(properties LABELS "${arg_LABEL}" TIMEOUT ${timeout} ENVIRONMENT GOMP_SPINCOUNT=2000)
   if(arg_WHOLE)
     add_test(NAME ${target} COMMAND ${target})
     set_tests_properties(${target} PROPERTIES ${properties})
   else()
     gtest_discover_tests(${target} PROPERTIES ${properties} DISCOVERY_TIMEOUT 120)
   endif()
+endfunction()
+
+# What a source for an instruction set is compiled with.
+set(PAREPROP_AVX2 -mavx2 -mfma -mf16c)
+set(PAREPROP_AVX512 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c)
+
+# pareprop_kernels(LIBRARY NAME SOURCE CAPABILITY FLAG..): a source of a library for an instruction set; which one runs
+# is decided at run time. False alarms of gcc 12 inside its own intrinsics' headers (gcc bug 105593) are left out.
+function(pareprop_kernels library object source capability)
+  add_library(${object} OBJECT ${source})
+  target_compile_features(${object} PRIVATE cxx_std_20)
+  target_compile_options(${object} PRIVATE ${PAREPROP_WARNINGS}
+    -Wno-maybe-uninitialized -Wno-uninitialized -Wno-psabi ${ARGN})
+  target_compile_definitions(${object} PRIVATE CPU_CAPABILITY=${capability} CPU_CAPABILITY_${capability})
+  target_include_directories(${object} PRIVATE ${PROJECT_SOURCE_DIR})
+  target_link_libraries(${object} PRIVATE pareprop_torch)
+  target_sources(${library} PRIVATE $<TARGET_OBJECTS:${object}>)
 endfunction()

@@ -1,40 +1,46 @@
-# libtorch, from wherever CMAKE_PREFIX_PATH or Torch_DIR says, else from the Python of this tree.
+# libtorch from where CMAKE_PREFIX_PATH or Torch_DIR say, else from Python: that of this tree, or the one in the path.
 
-if(NOT Torch_DIR AND NOT CMAKE_PREFIX_PATH)
-  find_program(PAREPROP_PYTHON NAMES python3 PATHS ${PROJECT_SOURCE_DIR}/.venv/bin NO_DEFAULT_PATH)
-  if(NOT PAREPROP_PYTHON)
-    find_program(PAREPROP_PYTHON NAMES python3)
-  endif()
+include(pareprop_libtorch)
+
+set(libtorch_version 2.13)  # the engine uses headers that change from one version to the next
+
+find_program(PAREPROP_PYTHON NAMES python3 PATHS ${PROJECT_SOURCE_DIR}/.venv/bin NO_DEFAULT_PATH)
+find_program(PAREPROP_PYTHON NAMES python3)
+set(python_libtorch)
+if(PAREPROP_PYTHON)
   execute_process(
-    COMMAND ${PAREPROP_PYTHON} -c "import torch; print(torch.utils.cmake_prefix_path)"
-    OUTPUT_VARIABLE torch_prefix OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
-  list(APPEND CMAKE_PREFIX_PATH ${torch_prefix})
-endif()
-# The wheel warns that it comes without kineto, a static library that nothing here needs.
-set(CMAKE_MESSAGE_LOG_LEVEL ERROR)
-find_package(Torch QUIET)
-unset(CMAKE_MESSAGE_LOG_LEVEL)
-if(NOT Torch_FOUND)
-  message(FATAL_ERROR "libtorch was not found. Run 'make setup', or install it with "
-          "'pip install torch==2.13.0' and configure with -DCMAKE_PREFIX_PATH="
-          "$(python3 -c 'import torch; print(torch.utils.cmake_prefix_path)')")
+    COMMAND ${PAREPROP_PYTHON} -c "from importlib.util import find_spec; print(*find_spec('torch').submodule_search_locations)"
+    OUTPUT_VARIABLE python_libtorch OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
 endif()
 
-# The OpenMP runtime that libtorch itself uses: a second one would have thread counts of its own.
-get_filename_component(torch_library_dir ${TORCH_LIBRARY} DIRECTORY)
-find_library(PAREPROP_GOMP NAMES libgomp.so.1 gomp PATHS ${torch_library_dir} NO_DEFAULT_PATH)
-if(NOT PAREPROP_GOMP)
-  find_library(PAREPROP_GOMP NAMES libgomp.so.1 gomp REQUIRED)
+pareprop_find_libtorch(${libtorch_version} ${Torch_DIR} ${CMAKE_PREFIX_PATH})
+if(NOT PAREPROP_LIBTORCH AND NOT PAREPROP_OTHER_LIBTORCH)
+  string(REPLACE ":" ";" environment_prefix_path "$ENV{CMAKE_PREFIX_PATH}")
+  pareprop_find_libtorch(${libtorch_version} ${python_libtorch} ${environment_prefix_path})
+endif()
+if(PAREPROP_OTHER_LIBTORCH)
+  message(FATAL_ERROR "pareprop needs libtorch ${libtorch_version}, and this is ${PAREPROP_OTHER_LIBTORCH}. Run "
+          "'make setup', or name the folder of libtorch ${libtorch_version} with -DCMAKE_PREFIX_PATH=/path/to/libtorch")
+elseif(NOT PAREPROP_LIBTORCH)
+  message(FATAL_ERROR "libtorch ${libtorch_version} was not found where CMAKE_PREFIX_PATH or Torch_DIR say, nor in "
+          "Python (${PAREPROP_PYTHON}). Run 'make setup', or name its folder with -DCMAKE_PREFIX_PATH=/path/to/libtorch")
+endif()
+if(NOT PAREPROP_LIBTORCH STREQUAL python_libtorch)
+  set(PAREPROP_PYTHON "")  # not the Python of this libtorch
+endif()
+
+pareprop_add_libtorch(${PAREPROP_LIBTORCH})
+if(EXISTS ${PAREPROP_LIBTORCH}/lib/libtorch_cuda.so)
+  message(STATUS "libtorch ${PAREPROP_LIBTORCH_VERSION} with CUDA: ${PAREPROP_LIBTORCH}")
+else()
+  message(STATUS "libtorch ${PAREPROP_LIBTORCH_VERSION} for CPUs: ${PAREPROP_LIBTORCH}")
 endif()
 
 add_library(pareprop_torch INTERFACE)
 add_library(pareprop::torch ALIAS pareprop_torch)
 set_target_properties(pareprop_torch PROPERTIES EXPORT_NAME torch)
-target_include_directories(pareprop_torch SYSTEM INTERFACE
-  "$<BUILD_INTERFACE:${TORCH_INCLUDE_DIRS}>")
 target_compile_options(pareprop_torch INTERFACE -fopenmp)
-target_link_libraries(pareprop_torch INTERFACE
-  "$<BUILD_INTERFACE:${TORCH_LIBRARIES}>" "$<BUILD_INTERFACE:${PAREPROP_GOMP}>")
+target_link_libraries(pareprop_torch INTERFACE "$<BUILD_INTERFACE:pareprop::libtorch>")
 set_property(GLOBAL APPEND PROPERTY PAREPROP_LIBRARIES pareprop_torch)
 
 # Any file that sees torch's modules or autograd pays 15 to 20 s for their headers. Precompiled they still

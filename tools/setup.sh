@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Makes the machine ready to build: Debian packages, then libtorch in .venv. Does only what is not
-# done yet. TORCH_PREFIX=/path/to/libtorch uses that libtorch instead of .venv. PYTHON=... chooses the
-# interpreter; pip's own variables (PIP_INDEX_URL, ...) are honoured.
+# done yet. TORCH=cuda brings the build for CUDA, into .venv-cuda. TORCH_PREFIX=/path/to/libtorch uses
+# that libtorch instead. PYTHON=... chooses the interpreter; pip's own variables (PIP_INDEX_URL, ...) are
+# honoured.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH
@@ -9,12 +10,21 @@ export PATH
 packages=(g++ cmake ninja-build ccache git python3-venv libgtest-dev libgmock-dev libcli11-dev
           nlohmann-json3-dev libbenchmark-dev clang-format clang-tidy
           libgloo-dev libturbojpeg0-dev libspng-dev libxxhash-dev zlib1g-dev dataset-fashion-mnist)
-requirements=(torch==2.13.0 numpy safetensors==0.8.0 transformers==5.22.0 pillow tokenizers==0.23.3 tensorboard==2.21.0
+requirements=(numpy safetensors==0.8.0 transformers==5.22.0 pillow tokenizers==0.23.3 tensorboard==2.21.0
               perfetto==0.59.1)
-stamp=.venv/.stamp
 
 say() { echo "setup: $*"; }
 fail() { echo "setup: $*" >&2; exit 1; }
+
+TORCH=${TORCH:-cpu}
+case $TORCH in
+  # The build for CPUs is 2.13.0+cpu, which pip prefers to 2.13.0 where an index has it.
+  cpu) venv=.venv requirements=(torch==2.13.0 "${requirements[@]}") ;;
+  # NCCL's header includes those of CUDA; crt and cccl are the ones that torch does not bring itself.
+  cuda) venv=.venv-cuda requirements=('torch==2.13.0,!=2.13.0+cpu' 'cuda-toolkit[crt,cccl]' "${requirements[@]}") ;;
+  *) fail "TORCH=$TORCH: expected cpu or cuda" ;;
+esac
+stamp=$venv/.stamp
 
 # Runs a command, and shows what it printed only if it fails.
 quietly() {
@@ -61,11 +71,12 @@ install_packages() {
 }
 
 check_torch_prefix() {
-  local config
-  for config in "$TORCH_PREFIX"{,/share/cmake}/Torch/TorchConfig.cmake; do
-    [ ! -f "$config" ] || return 0
-  done
-  fail "TORCH_PREFIX=$TORCH_PREFIX holds no libtorch: expected share/cmake/Torch/TorchConfig.cmake in it"
+  local folder=${TORCH_PREFIX%/}
+  folder=${folder%/share/cmake}
+  [ -f "$folder/share/cmake/Torch/TorchConfigVersion.cmake" ] ||
+    fail "TORCH_PREFIX=$TORCH_PREFIX holds no libtorch: expected share/cmake/Torch/TorchConfigVersion.cmake in it"
+  [ "$TORCH" = cpu ] || [ -f "$folder/lib/libtorch_cuda.so" ] ||
+    fail "TORCH_PREFIX=$TORCH_PREFIX holds a libtorch without CUDA, and TORCH=cuda asks for one with it"
 }
 
 find_python() {
@@ -81,24 +92,34 @@ find_python() {
 }
 
 make_venv() {
-  if [ "$(cat "$stamp" 2>/dev/null)" = "${requirements[*]}" ] && [ -x .venv/bin/python ]; then
+  if [ "$(cat "$stamp" 2>/dev/null)" = "${requirements[*]}" ] && [ -x "$venv/bin/python" ]; then
     return
   fi
-  if ! .venv/bin/python -m pip --version >/dev/null 2>&1; then
+  if ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
     local python
     python=$(find_python)
-    say "making .venv with $("$python" --version)"
-    quietly "$python" -m venv --clear .venv
+    say "making $venv with $("$python" --version)"
+    quietly "$python" -m venv --clear "$venv"
   fi
-  say "installing ${requirements[*]} into .venv (a few minutes)"
-  quietly .venv/bin/python -m pip install -q --disable-pip-version-check "${requirements[@]}"
-  local cuda
-  cuda=$(.venv/bin/python -c 'import torch; print(torch.version.cuda or "")')
-  if [ -n "$cuda" ] && ! command -v nvcc >/dev/null; then
-    fail "pip brought the CUDA $cuda build of torch, which CMake cannot use without the CUDA toolkit (nvcc).
-  Install the toolkit, or remove .venv and call this again with PIP_EXTRA_INDEX_URL naming an index of CPU builds"
-  fi
+  say "installing ${requirements[*]} into $venv (a few minutes)"
+  quietly "$venv/bin/python" -m pip install -q --disable-pip-version-check "${requirements[@]}"
+  say_which_torch
   echo "${requirements[*]}" >"$stamp"
+}
+
+say_which_torch() {
+  local version cuda
+  read -r version cuda < <("$venv/bin/python" -c 'import torch; print(torch.__version__, torch.version.cuda or "none")')
+  if [ "$cuda" != none ]; then
+    say "$venv has torch $version, built for CUDA $cuda; it runs on CPUs too"
+    [ "$TORCH" = cuda ] ||
+      say "the build for CPUs is smaller: remove .venv and name its index, PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu"
+  elif [ "$TORCH" = cpu ]; then
+    say "$venv has torch $version, built for CPUs"
+  else
+    fail "TORCH=cuda was asked for, and pip brought torch $version, which is built for CPUs. Remove $venv and name an
+  index of builds for CUDA, such as PIP_INDEX_URL=https://download.pytorch.org/whl/cu130"
+  fi
 }
 
 install_packages

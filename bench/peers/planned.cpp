@@ -54,7 +54,7 @@ PlannedStep plan_share(const PlanRequest& request, models::Model& model,
     const models::Batch part = part_of(batch, 0, samples / parts);
     plan::Planner planner(on_meta(request), {.batch = samples / parts,
                                              .precision = request.precision,
-                                             .optimizer_copies = 0,
+                                             .optimizer_state = {},
                                              .accumulates = parts > 1,
                                              .only_activations = true,
                                              .other_bytes = -bytes_of(part)});
@@ -75,7 +75,7 @@ plan::Plan plan_free(const PlanRequest& request, models::Model& model, const mod
   plan::Planner planner(on_meta(request),
                         {.batch = batch.input.size(0),
                          .precision = request.precision,
-                         .optimizer_copies = 0,
+                         .optimizer_state = {},
                          // A dry step has weights and a batch of its own.
                          .other_bytes = live - bytes_of(model) - bytes_of(batch)});
 

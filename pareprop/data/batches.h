@@ -1,23 +1,13 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <cstdint>
+
+#include "pareprop/data/batch.h"
 
 namespace pareprop::data {
 
-struct Batch {
-  // float32 images (batch, channels, height, width), or int64 token ids (batch, length).
-  at::Tensor input;
-  // int64 classes (batch), or float32 (batch, classes) probabilities when labels are mixed or
-  // smoothed; text: int64 (batch, length), -100 where none is scored.
-  at::Tensor target;
-  // Text only: bool (batch, length), false where padded; undefined: nowhere.
-  at::Tensor mask = {};
-};
-
-// Numbered batches of one process. make() is safe from several threads, and its result a function
-// of the number alone: who calls it, and when, does not matter.
+// Numbered batches of one process, on the CPU, images in float32. make() is safe from several
+// threads, and its result a function of the number alone: who calls it, and when, does not matter.
 class Batches {
  public:
   virtual ~Batches() = default;

@@ -15,7 +15,7 @@ constexpr std::size_t kFirstPiece = std::size_t{1} << 16;
 constexpr int kGzipOnly = 16 + MAX_WBITS;
 
 [[noreturn]] void fail(const std::string& what) {
-  throw std::runtime_error("the gzip data " + what + "; fetch or pack the file again");
+  throw std::runtime_error("the gzip data " + what + "; download or compress the file again");
 }
 
 class Inflater {

@@ -47,7 +47,7 @@ Prefetcher::Prefetcher(std::shared_ptr<const Batches> batches, const PrefetchOpt
           "there are " + std::to_string(options.workers) + " workers; expected 0 (none) to " +
               std::to_string(kMostWorkers));
   require(options.ahead >= 1,
-          "it is to be " + std::to_string(options.ahead) + " batches ahead; expected 1 or more");
+          "expected 1 or more batches ahead, got " + std::to_string(options.ahead));
   require(options.first >= 0 && options.first <= options.end,
           "the first batch is " + std::to_string(options.first) + ", the end " +
               std::to_string(options.end) + "; expected 0 <= first <= end");
@@ -61,7 +61,7 @@ Prefetcher::Prefetcher(std::shared_ptr<const Batches> batches, const PrefetchOpt
     end_threads();
     throw std::runtime_error("only " + std::to_string(started) + " of " + std::to_string(threads) +
                              " threads that make batches could be started (" +
-                             error.code().message() + "); use fewer: --workers");
+                             error.code().message() + "); use fewer --workers");
   } catch (...) {
     end_threads();
     throw;

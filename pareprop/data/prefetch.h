@@ -44,6 +44,8 @@ class Prefetcher {
 
   // Number of the batch that next() will give.
   std::int64_t number() const { return number_; }
+  // False after the last.
+  bool has_next() const { return number_ < options_.end; }
   // Seconds that next() took in all: what training waited for data.
   double waited_seconds() const { return waited_seconds_; }
 

@@ -12,8 +12,11 @@ c10::intrusive_ptr<c10d::Backend> make_gloo(const c10::intrusive_ptr<c10d::Store
                                             const LaunchVariables& variables,
                                             std::chrono::milliseconds timeout);
 
-// libtorch's NCCL, for CUDA. Throws std::invalid_argument where it, or its header, was not there
-// when this was compiled.
+// Throws std::invalid_argument where this program was compiled without libtorch's NCCL, or there is
+// no CUDA device.
+void expect_nccl();
+
+// libtorch's NCCL, for CUDA. Throws what expect_nccl() throws.
 c10::intrusive_ptr<c10d::Backend> make_nccl(const c10::intrusive_ptr<c10d::Store>& store,
                                             const LaunchVariables& variables,
                                             std::chrono::milliseconds timeout);

@@ -33,21 +33,44 @@ double now() {
 // When an operation ended: set by the thread that ran it.
 using EndTime = std::atomic<double>;
 
+using Backend = c10::intrusive_ptr<c10d::Backend>;
+
+// An operation on a copy in the host's memory, whose result goes back to the tensor.
+class ThroughHost : public Pending {
+ public:
+  ThroughHost(std::unique_ptr<Pending> copied, at::Tensor copy, at::Tensor tensor)
+      : copied_(std::move(copied)), copy_(std::move(copy)), tensor_(std::move(tensor)) {}
+  void wait() override {
+    copied_->wait();
+    tensor_.copy_(copy_);
+  }
+  double done_at() const override { return copied_->done_at(); }
+
+ private:
+  std::unique_ptr<Pending> copied_;
+  at::Tensor copy_, tensor_;
+};
+
+// Gloo for tensors of the CPU: numbers and flags that processes exchange beside gradients, and
+// barriers of hosts, whatever the device is. For those of CUDA there is NCCL; those of other
+// accelerators travel through the host's memory.
 class C10dGroup : public ProcessGroup {
  public:
   C10dGroup(LaunchVariables variables, const GroupOptions& options)
       : variables_(std::move(variables)),
-        on_cpu_(options.device.is_cpu()),
         store_(meet_at_store(variables_, options.timeout)),
         heartbeat_(store_, variables_.rank, variables_.world, options.timeout) {
-    const auto own = c10::make_intrusive<c10d::PrefixStore>("group", store_);
-    run("making connections", [&] {
+    const auto made = [&](auto make, const char* name) {
+      const auto own = c10::make_intrusive<c10d::PrefixStore>(name, store_);
       // It asks the store, which may not answer.
-      const auto make = on_cpu_ ? make_gloo : make_nccl;
-      backend_ = call_within(options.timeout + kConnectMargin,
-                             [make, own, variables = variables_, timeout = options.timeout] {
-                               return make(own, variables, timeout);
-                             });
+      return call_within(options.timeout + kConnectMargin,
+                         [make, own, variables = variables_, timeout = options.timeout] {
+                           return make(own, variables, timeout);
+                         });
+    };
+    run("making connections", [&] {
+      gloo_ = made(make_gloo, "group");
+      if (options.device.is_cuda()) nccl_ = made(make_nccl, "cuda");
     });
   }
 
@@ -64,32 +87,32 @@ class C10dGroup : public ProcessGroup {
   }
 
   std::unique_ptr<Pending> all_reduce(const at::Tensor& tensor) override {
-    return begin("all-reduce", [&] {
-      std::vector<at::Tensor> tensors{checked(tensor)};
-      return backend_->allreduce(tensors);
+    return begin_with("all-reduce", tensor, [](const Backend& backend, auto& tensors) {
+      return backend->allreduce(tensors);
     });
   }
 
   void broadcast(const at::Tensor& tensor, int from) override {
-    begin("broadcast", [&] {
-      std::vector<at::Tensor> tensors{checked(tensor)};
-      c10d::BroadcastOptions options;
-      options.rootRank = from;
-      return backend_->broadcast(tensors, options);
+    c10d::BroadcastOptions options;
+    options.rootRank = from;
+    begin_with("broadcast", tensor, [&](const Backend& backend, auto& tensors) {
+      return backend->broadcast(tensors, options);
     })->wait();
   }
 
   void barrier() override {
-    begin("barrier", [&] { return backend_->barrier(); })->wait();
+    begin(
+        "barrier", [&] { return gloo_->barrier(); }, /*tells_end=*/true)
+        ->wait();
   }
 
  private:
   class Operation : public Pending {
    public:
-    Operation(C10dGroup& group, const char* name, c10::intrusive_ptr<c10d::Work> work)
+    Operation(C10dGroup& group, const char* name, c10::intrusive_ptr<c10d::Work> work,
+              bool tells_end)
         : group_(group), name_(name), work_(std::move(work)) {
-      // NCCL's would be called on a stream of its own.
-      if (!group_.on_cpu_) return;
+      if (!tells_end) return;
       if (const auto future = work_->getFuture()) {
         future->addCallback([ended = ended_](c10::ivalue::Future&) { *ended = now(); },
                             /*uses_future=*/false);
@@ -109,11 +132,30 @@ class C10dGroup : public ProcessGroup {
     const std::shared_ptr<EndTime> ended_ = std::make_shared<EndTime>(0.0);
   };
 
+  // Begins `operation` with the backend of the tensor's device, or on a copy that Gloo can take.
+  template <class Operate>
+  std::unique_ptr<Pending> begin_with(const char* name, const at::Tensor& tensor,
+                                      Operate&& operation) {
+    const bool by_nccl = tensor.is_cuda() && nccl_;
+    const bool through_host = !tensor.is_cpu() && !by_nccl;
+    const at::Tensor copy = through_host ? tensor.detach().cpu() : at::Tensor();
+    auto pending = begin(
+        name,
+        [&] {
+          std::vector<at::Tensor> tensors{checked(tensor)};
+          if (through_host) tensors[0] = copy;
+          return operation(by_nccl ? nccl_ : gloo_, tensors);
+        },
+        /*tells_end=*/!by_nccl);  // NCCL's would be called on a stream of its own
+    if (!through_host) return pending;
+    return std::make_unique<ThroughHost>(std::move(pending), copy, tensor.detach());
+  }
+
   template <class Begin>
-  std::unique_ptr<Pending> begin(const char* name, Begin&& begin_work) {
+  std::unique_ptr<Pending> begin(const char* name, Begin&& begin_work, bool tells_end) {
     heartbeat_.count_operation();
     try {
-      return std::make_unique<Operation>(*this, name, begin_work());
+      return std::make_unique<Operation>(*this, name, begin_work(), tells_end);
     } catch (const std::exception& error) {
       // Nothing was sent yet: it is the tensor that does not suit.
       throw std::invalid_argument(std::string(name) + ": " + what_torch_said(error));
@@ -128,19 +170,19 @@ class C10dGroup : public ProcessGroup {
       throw;
     } catch (const std::exception& error) {
       failed_ = true;
-      throw std::runtime_error("rank " + std::to_string(rank()) + " of " + std::to_string(world()) +
-                               " cannot go on: " + heartbeat_.blame() +
-                               ". See what it said; start "
-                               "again from the last checkpoint. (" +
-                               name + ": " + what_torch_said(error) + ")");
+      throw std::runtime_error(
+          "rank " + std::to_string(rank()) + " of " + std::to_string(world()) +
+          " cannot continue: " + heartbeat_.blame() +
+          ". See the messages of the other processes, and resume from the last checkpoint. (" +
+          name + ": " + what_torch_said(error) + ")");
     }
   }
 
   const LaunchVariables variables_;
-  const bool on_cpu_;
   const c10::intrusive_ptr<c10d::Store> store_;
   Heartbeat heartbeat_;
-  c10::intrusive_ptr<c10d::Backend> backend_;
+  Backend gloo_;
+  Backend nccl_;  // null unless the processes train on CUDA
   bool failed_ = false;
 };
 
@@ -148,10 +190,12 @@ class C10dGroup : public ProcessGroup {
 
 std::unique_ptr<ProcessGroup> make_c10d_group(const LaunchVariables& variables,
                                               const GroupOptions& options) {
-  if (!options.device.is_cpu() && !options.device.is_cuda()) {
-    throw std::invalid_argument("several processes cannot train together on device " +
-                                options.device.str() + ", expected the CPU or CUDA");
+  if (options.device.is_meta()) {
+    throw std::invalid_argument(
+        "several processes cannot train together on device meta, expected the CPU or an "
+        "accelerator");
   }
+  if (options.device.is_cuda()) expect_nccl();  // before the others are met
   return std::make_unique<C10dGroup>(variables, options);
 }
 

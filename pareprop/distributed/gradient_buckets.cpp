@@ -12,48 +12,20 @@
 #include "pareprop/text/units.h"
 
 namespace pareprop::distributed {
-namespace {
-
-using Parameters = std::set<const c10::TensorImpl*>;
-
-// Parameters that belong to one stack alone: their gradients are final when a block of it says so.
-// Others, such as an embedding that is also the output layer, get more from elsewhere.
-Parameters parameters_of_blocks(const models::Model& model) {
-  std::set<const torch::nn::Module*> inside;
-  Parameters once, others;
-  for (const Stack& stack : model.stacks()) {
-    Parameters own;
-    for (const auto& module : stack->modules()) inside.insert(module.get());
-    for (const auto& parameter : stack->parameters()) own.insert(parameter.unsafeGetTensorImpl());
-    for (const auto* parameter : own) {
-      if (!once.insert(parameter).second) others.insert(parameter);
-    }
-  }
-  for (const auto& module : model.modules(/*include_self=*/false)) {
-    if (inside.contains(module.get())) continue;
-    for (const auto& parameter : module->parameters(/*recurse=*/false)) {
-      others.insert(parameter.unsafeGetTensorImpl());
-    }
-  }
-  for (const auto& parameter : model.parameters(/*recurse=*/false)) {
-    others.insert(parameter.unsafeGetTensorImpl());
-  }
-  for (const auto* parameter : others) once.erase(parameter);
-  return once;
-}
-
-}  // namespace
 
 GradientBuckets::GradientBuckets(const models::Model& model, ProcessGroup& group,
                                  std::int64_t bucket_bytes)
     : group_(group) {
   if (group_.world() == 1) return;
   if (bucket_bytes < 1) {
-    throw std::invalid_argument("gradient buckets have " + std::to_string(bucket_bytes) +
-                                " bytes, expected 1 or more");
+    throw std::invalid_argument("gradient buckets: expected 1 or more bytes, got " +
+                                std::to_string(bucket_bytes));
   }
   const io::NamedTensors parameters = models::trained_parameters(model);
-  const Parameters of_blocks = parameters_of_blocks(model);
+  std::set<const c10::TensorImpl*> of_blocks;
+  for (const at::Tensor& weight : model.block_weights()) {
+    of_blocks.insert(weight.unsafeGetTensorImpl());
+  }
   // From the top of the network, as they become final; the others after them.
   for (const bool early : {true, false}) {
     for (auto each = parameters.rbegin(); each != parameters.rend(); ++each) {
@@ -89,7 +61,8 @@ std::function<void(const BlockGradients&)> GradientBuckets::on_block() {
 
 void GradientBuckets::begin() {
   if (begun_) {
-    throw std::logic_error("gradient buckets: begin() was called twice without finish() between");
+    throw std::logic_error(
+        "gradient buckets: begin() was called twice without a finish() between them");
   }
   begun_ = true;
 }

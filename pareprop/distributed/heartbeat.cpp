@@ -77,13 +77,13 @@ class Heartbeat::Shared {
         break;
       }
     } catch (const std::exception&) {
-      decided = (missing.empty() ? "" : list(missing) + " did not come, and ") +
-                "the store that all share is gone: rank 0, or torchrun, which served it, has "
-                "stopped";
+      decided = (missing.empty() ? "" : list(missing) + " did not join, and ") +
+                "the store that all processes share is gone: rank 0 or torchrun, which served it, "
+                "has stopped";
     }
     if (!decided.empty()) {
       throw std::runtime_error(decided.substr(0, kLongestBlame) +
-                               ": see what was said there, and start all again");
+                               ": see the messages there, and start all processes again");
     }
   }
 
@@ -168,7 +168,7 @@ class Heartbeat::Shared {
   // What is said of them by all.
   std::string give_up(const std::vector<int>& missing) {
     const std::string found = list(missing) + " of " + std::to_string(world_) +
-                              " did not come within " + std::to_string(timeout_.count()) + " ms";
+                              " did not join within " + std::to_string(timeout_.count()) + " ms";
     const std::string decided = store_->compareSet(kMissing, "", found);
     return decided.empty() ? found : decided;
   }
@@ -205,8 +205,8 @@ class Heartbeat::Shared {
     std::this_thread::sleep_for(3 * interval_);
     const auto after = beats();
     if (const double seconds = recent_pause(); seconds > 0.0) {
-      return list({rank_}) + " was stopped for " + text::fixed(seconds, 0) +
-             " s (by Ctrl-Z or SIGSTOP), longer than the time-out";
+      return list({rank_}) + " was suspended for " + text::fixed(seconds, 0) +
+             " s (by Ctrl-Z or SIGSTOP), longer than the timeout";
     }
     std::vector<int> stopped, behind;
     std::int64_t fewest = std::numeric_limits<std::int64_t>::max(), most = 0;
@@ -223,7 +223,7 @@ class Heartbeat::Shared {
       return list(stopped) + (stopped.size() == 1 ? " has" : " have") + " stopped";
     if (fewest < most) {
       return list(behind) + (behind.size() == 1 ? " is" : " are") +
-             " alive but did not come within the time-out";
+             " alive but did not respond within the timeout";
     }
     return "all processes are alive, but the connection between some of them failed";
   }
@@ -249,8 +249,8 @@ Heartbeat::Heartbeat(c10::intrusive_ptr<c10d::Store> store, int rank, int world,
     call_within(timeout + kPatience, [shared = shared_] { shared->meet(); });
   } catch (const NotInTime&) {
     throw std::runtime_error("rank " + std::to_string(rank) + " of " + std::to_string(world) +
-                             ": the store that all share does not answer. Rank 0, or torchrun, "
-                             "which serves it, has stopped: start all again");
+                             ": the store that all processes share does not answer. Rank 0 or "
+                             "torchrun, which serves it, has stopped: start all processes again");
   }
   thread_ = start_thread([shared = shared_] { shared->beat_until_stopped(); });
 }
@@ -274,10 +274,11 @@ std::string Heartbeat::blame() {
                                         [shared = shared_] { return shared->blame(); });
     return who.substr(0, kLongestBlame);
   } catch (const NotInTime&) {
-    return "the store that all share does not answer: rank 0, or torchrun, which serves it, has "
-           "stopped";
+    return "the store that all processes share does not answer: rank 0 or torchrun, which serves "
+           "it, has stopped";
   } catch (const std::exception&) {
-    return "the store that all share is gone: rank 0, or torchrun, which served it, has stopped";
+    return "the store that all processes share is gone: rank 0 or torchrun, which served it, has "
+           "stopped";
   }
 }
 

@@ -54,7 +54,8 @@ struct GroupOptions {
   at::Device device = at::kCPU;
 };
 
-// The group that the variables describe: Gloo on CPUs; NCCL on CUDA, where libtorch has it.
+// The group that the variables describe. Tensors of the CPU travel by Gloo, those of CUDA by NCCL,
+// where libtorch has it, and those of other accelerators by Gloo through the host's memory.
 //
 // Throws std::invalid_argument for a device without a way to communicate, std::runtime_error when
 // rank 0 cannot listen (port in use) or others do not come within the time-out.

@@ -105,23 +105,24 @@ StorePointer meet_at_store(const LaunchVariables& variables, std::chrono::millis
   const bool serves = variables.rank == 0 && !variables.agent_store;
   const std::string rank = "rank " + std::to_string(variables.rank);
   const std::string place = variables.address + ":" + std::to_string(variables.port);
-  const std::string who = ", where MASTER_ADDR and MASTER_PORT say. ";
+  const std::string who = " (MASTER_ADDR and MASTER_PORT). ";
   try {
     return c10::make_intrusive<c10d::PrefixStore>(
         "pareprop/attempt_" + std::to_string(variables.attempt),
         open_store(variables, timeout, serves));
   } catch (const NotInTime&) {
-    throw std::runtime_error(rank + " got no answer within " + std::to_string(timeout.count()) +
-                             " ms from " + place + who +
-                             "Either rank 0, or torchrun, which listens there, has stopped, or "
-                             "another program listens there: choose another MASTER_PORT then");
+    throw std::runtime_error(
+        rank + " got no answer within " + std::to_string(timeout.count()) + " ms from " + place +
+        who +
+        "Either rank 0 or torchrun, which should listen there, has stopped, or "
+        "another program listens there; then choose another MASTER_PORT");
   } catch (const std::exception& error) {
     const std::string said = " (" + what_torch_said(error) + ")";
     throw std::runtime_error(
         serves ? rank + " cannot listen at " + place + who +
                      "The port may be in use: choose another MASTER_PORT" + said
                : rank + " cannot reach " + place + who +
-                     "Was rank 0 started there, and may this machine connect to it?" + said);
+                     "Was rank 0 started there, and can this machine connect to it?" + said);
   }
 }
 

@@ -19,6 +19,7 @@ class Builder {
     recover_.assign(count, -1);
     gradient_.assign(count, -1);
     weight_gradient_.assign(count, -1);
+    update_.assign(count / 2, -1);
   }
 
   TaskGraph build(const KeepPlan* below) {
@@ -34,6 +35,7 @@ class Builder {
       }
       add_gradient(s);
       if (deferred()) add_weight_gradient(s);
+      if (options_.updates && branch(s) % 2 == 0) add_update(branch(s) / 2);
     }
     TaskGraph graph = any_lane() ? TaskGraph(LaneRule::any, busy_lanes()) : TaskGraph();
     for (Task& task : tasks_) graph.add(std::move(task));
@@ -56,7 +58,9 @@ class Builder {
     return last_recover_ >= 0 || (deferred() && plan_.depth() > 1) ? 2 : 1;
   }
 
-  int lane(int k) const { return options_.overlap && !any_lane() ? (k / 2) % 2 : 0; }
+  bool fixed_lanes() const { return options_.overlap && !any_lane(); }
+  int lane(int k) const { return fixed_lanes() ? fixed_lane(k, options_.lookahead) : 0; }
+  int weight_lane(int k) const { return fixed_lanes() && options_.lanes > 2 ? 2 : lane(k); }
 
   int add(Task task) {
     tasks_.push_back(std::move(task));
@@ -106,14 +110,24 @@ class Builder {
     need(task, recover_, s);
     need(task, gradient_, s - 1);
     if (deferred()) need(task, weight_gradient_, s - 1 - options_.deferred);
+    if (k % 2 == 1) need(task, update_, k / 2 + 2);
     gradient_[static_cast<std::size_t>(s)] = add(std::move(task));
   }
 
   void add_weight_gradient(int s) {
     const int k = branch(s);
-    Task task{.kind = TaskKind::weight_gradient, .branch = k, .lane = lane(k)};
+    Task task{.kind = TaskKind::weight_gradient, .branch = k, .lane = weight_lane(k)};
     need(task, gradient_, s);
+    if (fixed_lanes()) need(task, weight_gradient_, s - 1);
     weight_gradient_[static_cast<std::size_t>(s)] = add(std::move(task));
+  }
+
+  void add_update(int block) {
+    Task task{.kind = TaskKind::update, .branch = 2 * block, .lane = weight_lane(2 * block)};
+    const std::vector<int>& last = deferred() ? weight_gradient_ : gradient_;
+    for (const int k : {2 * block + 1, 2 * block}) need(task, last, steps_ - 1 - k);
+    need(task, update_, block + 1);
+    update_[static_cast<std::size_t>(block)] = add(std::move(task));
   }
 
   const KeepPlan& plan_;
@@ -122,6 +136,7 @@ class Builder {
   const int ready_;
   std::vector<Task> tasks_;
   std::vector<int> recover_, gradient_, weight_gradient_;  // task ids by step, -1: none
+  std::vector<int> update_;                                // by block
   int last_recover_ = -1;
   int bounded_ = 0;  // the recover chain waits for all weight gradients of earlier steps
 };
@@ -137,6 +152,18 @@ TaskGraph backward_schedule(const KeepPlan& plan, const ScheduleOptions& options
         ", " + std::to_string(options.lanes) + " lanes");
   }
   return Builder(plan, options, ready).build(below);
+}
+
+int fixed_lane(int k, int lookahead) { return (lookahead > 1 ? k / 2 : k) % 2; }
+
+TaskGraph forward_schedule(int branches, int lanes, int lookahead) {
+  TaskGraph graph;
+  for (int k = 0; k < branches; ++k) {
+    Task task{.branch = k, .lane = lanes > 1 ? fixed_lane(k, lookahead) : 0};
+    if (k > 0) task.needs.push_back(k - 1);
+    graph.add(std::move(task));
+  }
+  return graph;
 }
 
 }  // namespace pareprop

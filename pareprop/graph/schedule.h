@@ -15,10 +15,13 @@ struct ScheduleOptions {
   // most this many branches above it may be without theirs. 0: computed with the gradient. Used
   // with overlap only.
   int deferred = 0;
-  // 2 or 3, of which the graph has as many as its tasks can fill. LaneRule::fixed uses 2.
+  // 2 or 3, of which the graph has as many as its tasks can fill.
   int lanes = 2;
-  // Of the overlapped graph. With LaneRule::fixed blocks alternate between lanes 0 and 1, recovery
-  // and gradient together: autograd runs a gradient on the stream that recorded its tape.
+  // Each block ends with a task that gives its gradients away (TaskKind::update).
+  bool updates = false;
+  // Of the overlapped graph. With LaneRule::fixed recovery and gradient of a branch are on its
+  // fixed_lane(), deferred weight gradients on lane 2, or where there are two on that of their
+  // branch. Updates are where weight gradients are.
   LaneRule rule = LaneRule::any;
 };
 
@@ -30,6 +33,11 @@ struct ScheduleOptions {
 //     recover(s)  needs gradient(s - 1 - lookahead)
 //     recover(s)  needs weight_gradient(s - 1 - lookahead)
 //     gradient(s) needs weight_gradient(s - 1 - deferred)
+// With updates, update(i) of block i needs all gradients of its two branches and update(i + 1), so
+// that a sum over several blocks is whole; and the first gradient of block i needs update(i + 2),
+// which bounds the gradients that are alive to those of two blocks.
+// With LaneRule::fixed weight_gradient(s) also needs weight_gradient(s - 1). Lanes are streams
+// then, where no lock orders what two of them add to a shared parameter or hand to whoever watches.
 // Without overlap everything is on lane 0, LaneRule::fixed, as recover(0) gradient(0) recover(1)
 // gradient(1) ...: one branch's tape at a time.
 
@@ -39,5 +47,15 @@ struct ScheduleOptions {
 // the `ready` of its own schedule. None without overlap or when this stack is empty.
 TaskGraph backward_schedule(const KeepPlan& plan, const ScheduleOptions& options, int ready = 0,
                             const KeepPlan* below = nullptr);
+
+// The lane, 0 or 1, that recovers branch `k` and computes its gradient with LaneRule::fixed:
+// autograd runs a gradient on the stream that recorded its tape. The recovery that runs beside a
+// gradient must be on the other lane. With a look-ahead of 1 that is the next branch, so branches
+// alternate, and each lane has the tapes of either F or G. With more, blocks alternate.
+int fixed_lane(int k, int lookahead);
+
+// A forward pass on streams, LaneRule::fixed: one task a branch, one after another, on the lane
+// that has the branch's gradient. The kinds of the tasks mean nothing.
+TaskGraph forward_schedule(int branches, int lanes, int lookahead);
 
 }  // namespace pareprop

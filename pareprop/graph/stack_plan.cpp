@@ -34,8 +34,8 @@ Mode nearest_mode(const StepPlan& plan) {
 StackPlan plan_of(Mode mode, int depth) {
   if (mode == Mode::automatic) {
     throw std::invalid_argument(
-        "mode auto is not one plan: ask plan::Planner for the plan that fits a number of bytes, "
-        "and give that to the stack; or choose stored, checkpoint, reprop or pareprop");
+        "mode auto has no fixed plan: let plan::Planner find a plan for a number of bytes and give "
+        "that plan to the stack, or choose stored, checkpoint, reprop or pareprop");
   }
   const Policy policy = mode == Mode::stored       ? Policy::store
                         : mode == Mode::checkpoint ? Policy::checkpoint
@@ -46,6 +46,21 @@ StackPlan plan_of(Mode mode, int depth) {
 
 namespace {
 
+// The stages of Swin and MViT besides the deepest one have few blocks, with which two lanes gain
+// little, and the first of them has the largest activations: it has one lane, in the others
+// recovery is one branch ahead.
+void be_lean_outside_the_deepest(StepPlan& plan) {
+  const auto deepest = std::max_element(
+      plan.stacks.begin(), plan.stacks.end(),
+      [](const StackPlan& a, const StackPlan& b) { return a.policies.size() < b.policies.size(); });
+  for (auto stack = plan.stacks.begin(); stack != plan.stacks.end(); ++stack) {
+    if (stack == deepest) continue;
+    stack->overlap = stack != plan.stacks.begin();
+    stack->lookahead = 1;
+    stack->deferred = 1;
+  }
+}
+
 void only_the_last_keeps_a_tail(StepPlan& plan) {
   for (std::size_t i = 0; i + 1 < plan.stacks.size(); ++i) plan.stacks[i].tail = 0;
 }
@@ -53,8 +68,10 @@ void only_the_last_keeps_a_tail(StepPlan& plan) {
 }  // namespace
 
 StepPlan plan_of(Mode mode, const std::vector<int>& depths) {
-  StepPlan plan{.recompute_between = mode == Mode::checkpoint};
+  // What lies between the stages of Swin and MViT would be most of what a reversible step keeps.
+  StepPlan plan{.recompute_between = mode != Mode::stored};
   for (const int depth : depths) plan.stacks.push_back(plan_of(mode, depth));
+  if (mode == Mode::pareprop) be_lean_outside_the_deepest(plan);
   only_the_last_keeps_a_tail(plan);
   return plan;
 }
@@ -78,7 +95,7 @@ void check_plan(const StackPlan& plan, int depth) {
     fail("one policy for each of " + std::to_string(depth) + " blocks",
          static_cast<int>(plan.policies.size()));
   }
-  if (plan.lookahead < 0) fail("a lookahead of 0 or more branches", plan.lookahead);
+  if (plan.ahead() < 0) fail("a lookahead of 0 or more branches", plan.ahead());
   if (plan.deferred < 0) fail("0 or more deferred branches", plan.deferred);
   if (plan.lanes < 2 || plan.lanes > 3) fail("2 or 3 lanes", plan.lanes);
   if (plan.tail && (*plan.tail < 0 || *plan.tail > 2 * depth)) {

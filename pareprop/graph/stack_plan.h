@@ -7,51 +7,57 @@
 
 namespace pareprop {
 
-// How one stack is trained: what its forward pass keeps, and how its backward pass is scheduled. A
-// plain value; results do not depend on it but for rounding, and in exact arithmetic not at all.
+// How one stack is trained: what its forward pass keeps, and how its backward pass is scheduled.
+// Plans change results only by rounding, and in exact arithmetic not at all.
 struct StackPlan {
-  // One a block.
+  // One for each block.
   std::vector<Policy> policies = {};
-  // Recovery runs beside the gradients, on lanes; what follows up to `lanes` counts only then.
+  // Recovery runs at the same time as the gradients, on lanes. Only then `lookahead`, `deferred`
+  // and `lanes` have an effect.
   bool overlap = false;
-  // Branches that recovery may be ahead of the gradient; 2 is one block.
-  int lookahead = 2;
-  // Branches whose weight gradients may be outstanding; 0: never deferred.
+  // How many branches recovery may be ahead of the gradients; 2 is one block. None: 2, or on an
+  // accelerator 1, which is enough for two streams, each of which has memory of its own.
+  std::optional<int> lookahead = std::nullopt;
+  // How many branches may wait for their weight gradients; 0: none is deferred.
   int deferred = 2;
-  // CPU lanes: 2 or 3.
+  // Number of CPU lanes: 2 or 3.
   int lanes = 2;
-  // Topmost branches that keep their tapes whatever their policy. None: as many as the backward
-  // pass has alive at a time anyway. 0 for stacks that are not the last before the loss.
+  // How many of the topmost branches keep their tapes under any policy. None: as many as the
+  // backward pass has alive at the same time anyway. Use 0 for a stack that is not the last one
+  // before the loss.
   std::optional<int> tail = std::nullopt;
 
-  int kept_tail() const { return tail.value_or(overlap ? lookahead + 1 : 1); }
+  int ahead(bool streams = false) const { return lookahead.value_or(streams ? 1 : 2); }
+  int kept_tail(bool streams = false) const {
+    return tail.value_or(overlap ? ahead(streams) + 1 : 1);
+  }
   bool operator==(const StackPlan&) const = default;
 };
 
 // How a training step of a network is run.
 struct StepPlan {
-  std::vector<StackPlan> stacks = {};  // one a stack, from the input of the network on
-  bool recompute_between = false;      // what lies between stacks is recomputed instead of stored
+  std::vector<StackPlan> stacks = {};  // one for each stack, from input to output
+  bool recompute_between = false;      // layers between stacks are recomputed, not stored
 
   bool overlaps() const;
   bool stores_all() const;  // nothing is recomputed
   bool operator==(const StepPlan&) const = default;
 };
 
-// What a mode means: the only place that knows. Throws std::invalid_argument for `auto`, which is
-// not one plan: plan::Planner finds it.
+// The plan that a mode stands for. Throws std::invalid_argument for `auto`, which has no fixed
+// plan: plan::Planner finds one.
 StackPlan plan_of(Mode mode, int depth);
-// Of a network whose stacks have so many blocks. Only the last one keeps a tail.
+// The same for a network whose stacks have so many blocks. Only the last stack has a tail.
 StepPlan plan_of(Mode mode, const std::vector<int>& depths);
 
-// One policy for every block, with or without overlap; as plan_of() otherwise.
+// One policy for all blocks, with or without overlap; the rest is as in plan_of().
 StepPlan uniform_plan(Policy policy, bool overlap, const std::vector<int>& depths);
 
-// The preset that a plan is, or is nearest to: `stored` where nothing is recomputed, `checkpoint`
-// where every block is one, `pareprop` where recovery overlaps, else `reprop`.
+// The mode that is most like the plan: `stored` if nothing is recomputed, `checkpoint` if all
+// blocks have that policy, `pareprop` if recovery overlaps, else `reprop`.
 Mode nearest_mode(const StepPlan& plan);
 
-// Throws std::invalid_argument when the plan is not one of a stack of `depth` blocks.
+// Throws std::invalid_argument if the plan does not fit a stack of `depth` blocks.
 void check_plan(const StackPlan& plan, int depth);
 
 }  // namespace pareprop

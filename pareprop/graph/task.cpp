@@ -1,6 +1,15 @@
 #include "pareprop/graph/task.h"
 
 namespace pareprop {
+namespace {
+
+// An update is of a whole block.
+std::string place(const Task& task) {
+  const std::string_view branch = task.kind == TaskKind::update ? "" : task.is_f() ? "F" : "G";
+  return " " + std::string(branch) + std::to_string(task.block());
+}
+
+}  // namespace
 
 std::string_view name(TaskKind kind) {
   switch (kind) {
@@ -10,14 +19,15 @@ std::string_view name(TaskKind kind) {
       return "gradient";
     case TaskKind::weight_gradient:
       return "weight gradient";
+    case TaskKind::update:
+      return "update";
   }
   return "?";
 }
 
 std::string label(const Task& task) {
   std::string text(name(task.kind));
-  text += task.is_f() ? " F" : " G";
-  text += std::to_string(task.block());
+  text += place(task);
   if (task.stack != 0) text += " below";
   return text;
 }
@@ -30,14 +40,15 @@ char letter(TaskKind kind) {
       return 'B';
     case TaskKind::weight_gradient:
       return 'W';
+    case TaskKind::update:
+      return 'U';
   }
   return '?';
 }
 
 std::string short_label(const Task& task) {
   std::string out(1, letter(task.kind));
-  out += task.is_f() ? " F" : " G";
-  out += std::to_string(task.block());
+  out += place(task);
   if (task.stack != 0) out += '\'';
   return out;
 }

@@ -21,6 +21,7 @@ enum class TaskKind {
   recover,          // rebuild the tape of branch k and, where it is needed, u[k]
   gradient,         // du[k+1] from du[k+2]; weight gradients too, unless they are deferred
   weight_gradient,  // the weight gradients that were deferred
+  update,           // whoever takes the gradients of block k / 2 gets them: an optimizer
 };
 
 struct Task {
@@ -36,12 +37,12 @@ struct Task {
 
 std::string_view name(TaskKind kind);
 
-// "recover F3", "gradient G0", "recover G5 below".
+// "recover F3", "gradient G0", "update 3", "recover G5 below".
 std::string label(const Task& task);
 
-// R recover, B gradient, W weight gradient.
+// R recover, B gradient, W weight gradient, U update.
 char letter(TaskKind kind);
-// "R F3", "B G0", "R G5'" (in the stack below).
+// "R F3", "B G0", "U 3", "R G5'" (in the stack below).
 std::string short_label(const Task& task);
 
 }  // namespace pareprop

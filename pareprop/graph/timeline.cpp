@@ -157,7 +157,7 @@ void check_timeline(const TaskGraph& graph, const Timeline& timeline) {
   std::vector<bool> seen(static_cast<std::size_t>(graph.size()), false);
   for (const Span& span : timeline.spans) {
     if (span.task < 0 || span.task >= graph.size()) {
-      throw std::invalid_argument("timeline: a span is of task " + std::to_string(span.task) +
+      throw std::invalid_argument("timeline: a span belongs to task " + std::to_string(span.task) +
                                   ", but the graph has " + std::to_string(graph.size()) +
                                   " tasks: expected the timeline of this graph");
     }

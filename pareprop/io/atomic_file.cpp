@@ -62,7 +62,7 @@ AtomicFile::AtomicFile(const fs::path& path) : path_(resolved(path)) {
   std::error_code ignored;
   const fs::file_status status = fs::status(path_, ignored);
   if (fs::is_directory(status)) refuse("it is a folder; give the name of a file");
-  if (path_.filename().empty()) refuse("it names no file");
+  if (path_.filename().empty()) refuse("expected the name of a file");
   if (!fs::is_directory(folder_of(path_), ignored)) {
     refuse("there is no folder '" + folder_of(path_).string() + "'; create it first");
   }
@@ -143,8 +143,9 @@ void AtomicFile::sync_folder() {
 
 void AtomicFile::check_open() const {
   if (!file_) {
-    throw std::logic_error("the file '" + path_.string() +
-                           "' was committed, or writing it has failed: nothing can be added");
+    throw std::logic_error(
+        "the file '" + path_.string() +
+        "' is already committed, or writing it has failed: nothing can be added");
   }
 }
 

@@ -81,8 +81,8 @@ void InputFile::read(std::uint64_t offset, std::span<std::byte> out) const {
     if (got < 0) fail_with_errno(path_);
     if (got == 0) {
       fail(path_, "it became shorter while it was read: it had " + std::to_string(size_) +
-                      " bytes and ends at byte " + std::to_string(offset) +
-                      " now. Is another program writing to it?");
+                      " bytes and now ends at byte " + std::to_string(offset) +
+                      ". Is another program writing to it?");
     }
     offset += static_cast<std::uint64_t>(got);
     out = out.subspan(static_cast<std::size_t>(got));

@@ -10,7 +10,7 @@ constexpr std::size_t kExamples = 5;
 
 using enum Misfits::Kind;
 constexpr std::pair<Misfits::Kind, const char*> kKinds[] = {
-    {different, "have another shape, type or content"},
+    {different, "have a different shape, type or content"},
     {missing, "are missing"},
     {not_expected, "are not expected"}};
 

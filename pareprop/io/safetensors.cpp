@@ -210,9 +210,8 @@ void SafetensorsFile::verify_seal() const {
   if (seal_of(header_, pieces) == seal->second) return;
   throw std::runtime_error(
       "cannot read '" + path().string() +
-      "': it was damaged: its content does not match its checksum, the entry " + kSealKey +
-      " of its metadata. A program that changes the file on purpose "
-      "has to remove that entry");
+      "': the file is damaged: its content does not match its checksum, the entry " + kSealKey +
+      " of its metadata. A program that changes the file on purpose must remove this entry");
 }
 
 void write_safetensors(const std::filesystem::path& path, const NamedTensors& tensors,

@@ -95,8 +95,8 @@ void check_entry(const SafetensorsEntry& entry, std::uint64_t expected_begin,
 void check_text(const std::string& text, const std::string& what) {
   const std::size_t at = text::first_ill_formed(text);
   if (at == text.size()) return;
-  throw std::invalid_argument(what + " " + text::in_quotes(text) + " is not UTF-8, from byte " +
-                              std::to_string(at) + " of it on");
+  throw std::invalid_argument(what + " " + text::in_quotes(text) + " is not UTF-8 at byte " +
+                              std::to_string(at));
 }
 
 }  // namespace
@@ -192,8 +192,7 @@ SafetensorsHeader lay_out_safetensors(std::vector<SafetensorsEntry> tensors,
   header.data_begin = format_safetensors_header(header).size();
   if (header.data_begin - kLengthBytes > kMaxSafetensorsHeader) {
     throw std::invalid_argument("the header would have " + bytes(header.data_begin) +
-                                ", more than readers accept: at most " +
-                                std::to_string(kMaxSafetensorsHeader) +
+                                "; expected at most " + std::to_string(kMaxSafetensorsHeader) +
                                 ". Use fewer or shorter names, or less metadata");
   }
   return header;

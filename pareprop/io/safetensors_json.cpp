@@ -27,8 +27,8 @@ SafetensorsDtype dtype_named(const std::string& text, const std::string& of) {
     supported += (i == 0 ? "" : ", ") + std::string(name(dtype));
   }
   fail(tensor(of) + " has dtype " + text::in_quotes(text) +
-       ", which is not supported; supported are " + supported +
-       ". Convert the tensor before it is saved");
+       ", which is not supported; expected one of " + supported +
+       ". Convert the tensor before saving it");
 }
 
 // Takes the JSON as it is read. A tree of values would lose the names that stand twice, and would
@@ -112,7 +112,7 @@ class Reader final : public nlohmann::json_sax<nlohmann::json> {
   bool key(string_t& value) override {
     if (where_ == Where::top) {
       if (!names_.insert(value).second)
-        fail(text::in_quotes(value) + " stands twice in the header");
+        fail(text::in_quotes(value) + " appears twice in the header");
       entry_ = SafetensorsEntry{};
       entry_.name = std::move(value);
       return true;
@@ -124,7 +124,7 @@ class Reader final : public nlohmann::json_sax<nlohmann::json> {
            ", expected only dtype, shape and data_offsets");
     }
     if (!fields_.insert(field_).second) {
-      fail(text::in_quotes(field_) + " stands twice in " +
+      fail(text::in_quotes(field_) + " appears twice in " +
            (where_ == Where::metadata ? std::string(kMetadataKey) : tensor(entry_.name)));
     }
     return true;
@@ -132,7 +132,7 @@ class Reader final : public nlohmann::json_sax<nlohmann::json> {
 
   bool parse_error(std::size_t position, const std::string& /*last_token*/,
                    const nlohmann::json::exception& /*error*/) override {
-    fail("the header is not valid JSON, from byte " + std::to_string(position) + " of it on");
+    fail("the header is not valid JSON at byte " + std::to_string(position));
   }
 
  private:
@@ -189,11 +189,11 @@ std::string json_list(const Numbers& numbers) {
 SafetensorsJson parse_safetensors_json(std::string_view text) {
   const std::size_t ill_formed = text::first_ill_formed(text);
   if (ill_formed < text.size()) {
-    fail("the header is not UTF-8, from byte " + std::to_string(ill_formed) + " of it on");
+    fail("the header is not UTF-8 at byte " + std::to_string(ill_formed));
   }
   // The parser would take a zero for the end of the text, and skip a byte order mark.
   if (const auto zero = text.find('\0'); zero != std::string_view::npos) {
-    fail("the header is not valid JSON: byte " + std::to_string(zero) + " of it is zero");
+    fail("the header is not valid JSON: byte " + std::to_string(zero) + " is zero");
   }
   if (text.empty()) fail("the header is empty, expected a JSON object");
   if (text.front() != '{') {

@@ -76,10 +76,11 @@ struct CpuLanes::State {
       try {
         at(lane).thread = std::thread([this, lane] { work(lane); });
       } catch (const std::system_error& error) {
-        throw std::runtime_error("cpu lanes: the thread of lane " + std::to_string(lane) +
-                                 " could not be started (" + error.what() +
-                                 "): this process may have no more threads (ulimit -u) or no more "
-                                 "memory for them (ulimit -v); mode reprop needs none");
+        throw std::runtime_error(
+            "cpu lanes: the thread of lane " + std::to_string(lane) + " could not be started (" +
+            error.what() +
+            "): the limit of threads (ulimit -u) or of memory (ulimit -v) may be "
+            "reached; mode reprop needs no such threads");
       }
     }
   }
@@ -118,7 +119,7 @@ struct CpuLanes::State {
       if (calls != 1) {
         throw std::logic_error("cpu lanes: the function around lane " + std::to_string(lane) +
                                " called its tasks " + std::to_string(calls) +
-                               " times, it must call them once");
+                               " times; expected once");
       }
     } catch (...) {
       fail(run, std::current_exception());
@@ -207,7 +208,7 @@ void CpuLanes::run(const TaskGraph& graph, const TaskBody& body, Observer* obser
                    const AroundLane& around) {
   if (graph.lanes() > lanes()) {
     throw std::invalid_argument("cpu lanes: the graph has " + std::to_string(graph.lanes()) +
-                                " lanes, this executor " + std::to_string(lanes()) +
+                                " lanes, but this executor has " + std::to_string(lanes()) +
                                 "; build the graph for fewer or the executor with more");
   }
   const RunScope scope(state_.get());

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 
 #include "pareprop/graph/task_graph.h"
 
@@ -29,6 +30,15 @@ class Executor {
 
   // Lanes that really run side by side.
   virtual int lanes() const = 0;
+
+  // Whether bodies only issue work that runs later, on streams of an accelerator.
+  virtual bool asynchronous() const { return false; }
+
+  // For a body: its task is the last to use this memory, which lane `owner` allocated
+  // (kAnyLane: it may be any). An asynchronous executor keeps it until the owner is ordered after
+  // the task, and so gives it to nothing else while it is in use. Others let it go at once.
+  static constexpr int kAnyLane = -1;
+  virtual void hand_back(std::shared_ptr<const void> /*memory*/, int /*owner*/) {}
 
   // Runs every task once, after those it needs and where the graph's LaneRule allows it, and
   // returns when all have ended (on an accelerator: have been issued). One run at a time: a second

@@ -14,7 +14,7 @@ RunScope::RunScope(const void* executor) : executor_(executor), outer_(innermost
     if (scope->executor_ == executor) {
       throw std::logic_error(
           "executor: a task started a run on the executor that runs it, which would wait for "
-          "itself for ever; run the inner graph on a SerialLane or on an executor of its own");
+          "itself forever; run the inner graph on a SerialLane or on an executor of its own");
     }
   }
   innermost = this;

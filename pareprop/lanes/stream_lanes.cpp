@@ -1,17 +1,19 @@
 #include "pareprop/lanes/stream_lanes.h"
 
 #include <c10/core/Event.h>
-#include <c10/core/Storage.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "pareprop/lanes/lane_order.h"
 #include "pareprop/lanes/run_scope.h"
 
 namespace pareprop {
@@ -25,7 +27,13 @@ c10::impl::VirtualGuardImpl guard_of(c10::Device device) {
                                 "' has no streams in this build of torch; expected an accelerator "
                                 "that it supports, or use CpuLanes");
   }
-  return c10::impl::VirtualGuardImpl(device.type());
+  const c10::impl::VirtualGuardImpl guard(device.type());
+  if (std::max<int>(device.index(), 0) >= guard.deviceCount()) {
+    throw std::invalid_argument(
+        "stream lanes: there is no device '" + device.str() +
+        "'; devices of that kind on this machine: " + std::to_string(guard.deviceCount()));
+  }
+  return guard;
 }
 
 // Events are kept from run to run: making one is a call to the driver. Recording one anew does not
@@ -50,76 +58,60 @@ class Events {
   std::size_t used_ = 0;
 };
 
-// Issues one graph. Knows for every pair of lanes how far one is ordered after the other, so that
-// no wait is issued twice.
+// Issues one graph.
 class Issue {
  public:
-  Issue(const TaskGraph& graph, const std::vector<c10::Stream>& streams, Events& events)
+  Issue(const TaskGraph& graph, std::vector<c10::Stream> streams, Events& events)
       : graph_(graph),
-        streams_(streams),
+        streams_(std::move(streams)),
         events_(events),
         event_of_(index(graph.size()), -1),
-        needed_elsewhere_(index(graph.size()), false),
-        last_(index(graph.lanes()), -1),
-        waited_(index(graph.lanes()), std::vector<int>(index(graph.lanes()), -1)) {
-    for (const Task& task : graph.tasks()) {
-      for (const int needed : task.needs) {
-        if (graph[needed].lane != task.lane) needed_elsewhere_[index(needed)] = true;
-      }
-    }
-  }
+        order_(graph) {}
 
-  void run(const TaskBody& body, Observer* observer) {
-    if (graph_.lanes() > 1) start_ = events_.record(streams_[0]);
+  // Lanes begin after these.
+  struct Start {
+    c10::Stream stream;
+    int event;
+  };
+  void run(const std::vector<Start>& starts, const TaskBody& body, Observer* observer) {
     for (int id = 0; id < graph_.size(); ++id) {
       const Task& task = graph_[id];
       const c10::Stream& stream = streams_[index(task.lane)];
       const c10::StreamGuard guard(stream);
-      wait_for_needs(task);
-      last_[index(task.lane)] = id;
+      const bool first = !order_.has_begun(task.lane);
+      const std::vector<int> waits = order_.begin(id);
+      for (const int needed : waits) events_.block(event_of_[index(needed)], stream);
+      // The first task of a lane comes after the caller itself, or after another lane that does.
+      if (first && waits.empty()) {
+        for (const Start& start : starts) {
+          if (start.stream != stream) events_.block(start.event, stream);
+        }
+      }
       if (observer != nullptr) observer->on_begin(id, task.lane);
       body(task);
-      if (needed_elsewhere_[index(id)]) event_of_[index(id)] = events_.record(stream);
+      order_.end(id);
+      if (order_.needed_elsewhere(id)) event_of_[index(id)] = events_.record(stream);
       if (observer != nullptr) observer->on_end(id, task.lane);
     }
   }
 
   // Orders the caller's stream after all that was issued, also after half a task.
   void join() {
-    for (int lane = 1; lane < graph_.lanes(); ++lane) {
-      if (waited_[0][index(lane)] == last_[index(lane)]) continue;
-      events_.block(events_.record(streams_[index(lane)]), streams_[0]);
+    for (const int lane : order_.lanes_to_join()) {
+      events_.block(events_.record(streams_[index(lane)]), streams_.front());
     }
+  }
+
+  void hand_back(std::shared_ptr<const void> memory, int owner) {
+    order_.hand_back(std::move(memory), owner);
   }
 
  private:
-  void wait_for_needs(const Task& task) {
-    const c10::Stream& stream = streams_[index(task.lane)];
-    if (task.lane != 0 && last_[index(task.lane)] < 0) events_.block(start_, stream);
-
-    // A lane runs in order, so of the tasks needed from one lane the last stands for all.
-    std::vector<int> wanted(index(graph_.lanes()), -1);
-    for (const int needed : task.needs) {
-      int& last = wanted[index(graph_[needed].lane)];
-      last = std::max(last, needed);
-    }
-    for (int lane = 0; lane < graph_.lanes(); ++lane) {
-      int& waited = waited_[index(task.lane)][index(lane)];
-      const int needed = wanted[index(lane)];
-      if (lane == task.lane || needed <= waited) continue;
-      events_.block(event_of_[index(needed)], stream);
-      waited = needed;
-    }
-  }
-
   const TaskGraph& graph_;
-  const std::vector<c10::Stream>& streams_;
+  const std::vector<c10::Stream> streams_;  // by lane
   Events& events_;
-  int start_ = -1;                        // the event that the other lanes start after
-  std::vector<int> event_of_;             // by task, -1: none
-  std::vector<bool> needed_elsewhere_;    // by task: needed on another lane
-  std::vector<int> last_;                 // by lane: the last task that was begun
-  std::vector<std::vector<int>> waited_;  // [lane][other]: the last task of `other` waited for
+  std::vector<int> event_of_;  // by task, -1: none
+  LaneOrder order_;
 };
 
 }  // namespace
@@ -131,7 +123,7 @@ struct StreamLanes::State {
         lanes(lanes_),
         events(device.type()) {
     for (int lane = 1; lane < lanes; ++lane) {
-      others.push_back(guard.getStreamFromGlobalPool(device));
+      own.push_back(guard.getStreamFromGlobalPool(device, /*isHighPriority=*/lane < 2));
     }
   }
 
@@ -139,8 +131,10 @@ struct StreamLanes::State {
   c10::impl::VirtualGuardImpl guard;
   c10::Device device;
   int lanes;
-  std::vector<c10::Stream> others;  // the streams of lanes 1, 2, ...
+  std::vector<c10::Stream> own;  // of lanes 1, 2, ...
   Events events;
+  std::optional<c10::Stream> last_caller;
+  Issue* running = nullptr;
 };
 
 StreamLanes::StreamLanes(c10::Device device, int lanes) {
@@ -158,27 +152,37 @@ int StreamLanes::lanes() const { return state_->lanes; }
 void StreamLanes::run(const TaskGraph& graph, const TaskBody& body, Observer* observer) {
   if (graph.rule() != LaneRule::fixed) {
     throw std::invalid_argument(
-        "stream lanes: the graph leaves its tasks to whichever lane is free, which the host cannot "
-        "know of a stream; build the graph with LaneRule::fixed");
+        "stream lanes: in this graph any free lane may take a task, but the host cannot know which "
+        "stream is free; build the graph with LaneRule::fixed");
   }
   if (graph.lanes() > lanes()) {
     throw std::invalid_argument("stream lanes: the graph has " + std::to_string(graph.lanes()) +
-                                " lanes, this executor " + std::to_string(lanes()) +
+                                " lanes, but this executor has " + std::to_string(lanes()) +
                                 "; build the graph for fewer or the executor with more");
   }
   const RunScope scope(state_.get());
   const std::lock_guard turn(state_->turn);
-  std::vector<c10::Stream> streams{state_->guard.getStream(state_->device)};
-  streams.insert(streams.end(), state_->others.begin(), state_->others.end());
-
+  const c10::Stream caller = state_->guard.getStream(state_->device);
   state_->events.reuse_all();
-  Issue issue(graph, streams, state_->events);
+  std::vector<Issue::Start> starts;
+  if (graph.lanes() > 1) starts.push_back({caller, state_->events.record(caller)});
+  // The caller before this one is after all lanes, but this one need not be after that.
+  if (const auto& last = state_->last_caller; last && *last != caller) {
+    starts.push_back({*last, state_->events.record(*last)});
+  }
+  state_->last_caller = caller;
+
+  std::vector<c10::Stream> streams{caller};
+  streams.insert(streams.end(), state_->own.begin(), state_->own.end());
+  Issue issue(graph, std::move(streams), state_->events);
+  state_->running = &issue;
   std::exception_ptr error;
   try {
-    issue.run(body, observer);
+    issue.run(starts, body, observer);
   } catch (...) {
     error = std::current_exception();
   }
+  state_->running = nullptr;
   try {
     issue.join();
   } catch (...) {
@@ -187,10 +191,8 @@ void StreamLanes::run(const TaskGraph& graph, const TaskBody& body, Observer* ob
   if (error != nullptr) std::rethrow_exception(error);
 }
 
-void record_on_current_stream(const c10::Storage& storage) {
-  if (!storage || storage.device().is_cpu()) return;
-  const c10::impl::VirtualGuardImpl guard(storage.device_type());
-  guard.recordDataPtrOnStream(storage.data_ptr(), guard.getStream(storage.device()));
+void StreamLanes::hand_back(std::shared_ptr<const void> memory, int owner) {
+  if (state_->running != nullptr) state_->running->hand_back(std::move(memory), owner);
 }
 
 }  // namespace pareprop

@@ -8,25 +8,25 @@
 namespace pareprop::memory {
 
 // Note [The caching allocator]
-// torch's CPU allocator maps and faults pages anew for each large tensor. This one keeps freed
-// blocks by size class and gives them out again, on huge pages where it can, from one pool for all
-// lanes. What is kept is bounded: the pool never holds more than the peak of live bytes plus a
-// slack (block_pool.h says which), and trim() gives everything unused back. When the system has no
-// more memory, an allocation throws c10::OutOfMemoryError, which is a c10::Error.
+// torch's CPU allocator gets new pages from the system for each large tensor. This allocator keeps
+// freed blocks by size class and uses them again, on huge pages if possible, from one pool for all
+// lanes. The pool never holds more than the peak of live bytes plus a slack (see block_pool.h), and
+// trim() returns everything unused. If the system has no more memory, an allocation throws
+// c10::OutOfMemoryError, which is a c10::Error.
 
-// Makes it the allocator of all CPU tensors made from now on. Idempotent, thread-safe, for the rest
-// of the process. Tensors that exist already are freed as they were made. The library never calls
-// it by itself: programs do, best at their start, since torch reads its allocator without a lock.
+// Makes this the allocator of all new CPU tensors, for the rest of the process. Idempotent and
+// thread-safe. Older tensors are still freed by the allocator that made them. The library never
+// calls it: call it at the start of the program, because torch reads its allocator without a lock.
 void install_caching_allocator();
 bool caching_allocator_installed();
 
-// Returns all unused memory to the system, and forgets the peak of live bytes up to now.
+// Returns all unused memory to the system, and resets the peak of live bytes.
 void trim();
 
 PoolUsage pool_usage();
 
-// Moves an allocation to another tag; memory of another allocator is left alone (returns false), as
-// is a storage that torch shares lazily (copy on write).
+// Gives an allocation another tag. Returns false, and does nothing, for memory of another allocator
+// and for a storage that torch shares lazily (copy on write).
 bool retag(const c10::DataPtr& data, Tag tag);
 
 }  // namespace pareprop::memory

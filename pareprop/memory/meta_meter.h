@@ -2,7 +2,9 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 
+#include "pareprop/memory/device_pools.h"
 #include "pareprop/memory/meter.h"
 
 namespace pareprop::memory {
@@ -13,9 +15,40 @@ namespace pareprop::memory {
 // thread-safe, for the rest of the process; for meta tensors made from then on.
 void install_meta_meter();
 
+// While it lives, meta tensors that this thread makes have a place in `pools`, and count as many
+// bytes as it has. Null: as many as they request.
+class MetaPoolsScope {
+ public:
+  explicit MetaPoolsScope(std::shared_ptr<DevicePools> pools);
+  ~MetaPoolsScope();
+  MetaPoolsScope(const MetaPoolsScope&) = delete;
+  MetaPoolsScope& operator=(const MetaPoolsScope&) = delete;
+
+ private:
+  std::shared_ptr<DevicePools> previous_;
+};
+
+// While it lives, the place is in the pools of this stream. Without one it is in those of stream 0.
+class MetaStreamScope {
+ public:
+  explicit MetaStreamScope(int stream);
+  ~MetaStreamScope();
+  MetaStreamScope(const MetaStreamScope&) = delete;
+  MetaStreamScope& operator=(const MetaStreamScope&) = delete;
+
+ private:
+  int previous_;
+};
+
 // What a counted meta tensor would take.
 struct MetaBlock {
-  MetaBlock(std::int64_t size, Tag what) : bytes(size), tag(what) {}
+  MetaBlock(std::size_t requested, Tag what);
+  ~MetaBlock();
+  MetaBlock(const MetaBlock&) = delete;
+  MetaBlock& operator=(const MetaBlock&) = delete;
+
+  const std::shared_ptr<DevicePools> pools;  // null: none
+  DevicePools::Piece* const piece;
   const std::int64_t bytes;
   std::atomic<Tag> tag;
 };

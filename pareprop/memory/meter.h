@@ -7,7 +7,7 @@
 
 namespace pareprop::memory {
 
-// What memory is for. An allocation carries the tag of the thread that asked for it.
+// What memory is used for. An allocation gets the current tag of the thread that makes it.
 enum class Tag : std::uint8_t { parameters, gradients, optimizer, streams, tape, other };
 inline constexpr std::size_t kTags = 6;
 
@@ -27,21 +27,21 @@ class TagScope {
 
 Tag current_tag();
 
-// Bytes as asked for (not as rounded up), seen by the installed allocator.
+// Requested bytes (not rounded up) of the installed allocator.
 struct Usage {
   std::array<std::int64_t, kTags> live{};
-  std::array<std::int64_t, kTags> peak{};  // of each tag on its own
+  std::array<std::int64_t, kTags> peak{};  // the peak of each tag alone
   std::int64_t total_live = 0;
   std::int64_t total_peak = 0;
-  std::int64_t activation_live = 0;  // all but parameters, gradients and optimizer
+  std::int64_t activation_live = 0;  // all except parameters, gradients, optimizer
   std::int64_t activation_peak = 0;
 
   std::int64_t live_of(Tag tag) const { return live[static_cast<std::size_t>(tag)]; }
   std::int64_t peak_of(Tag tag) const { return peak[static_cast<std::size_t>(tag)]; }
 };
 
-// Which memory: that of the CPU, or what tensors of the meta device would take (meta_meter.h). They
-// are counted apart, so that a step can be planned while another is measured.
+// Which memory is counted: memory of the CPU, or what tensors of the meta device would take
+// (meta_meter.h). The counts are separate, so that one step can be planned while another runs.
 enum class Counted : std::uint8_t { cpu, meta };
 
 // Counters of the whole process. Thread-safe. Zero until the allocator is installed
@@ -49,8 +49,8 @@ enum class Counted : std::uint8_t { cpu, meta };
 Usage usage(Counted what = Counted::cpu);
 void reset_peaks(Counted what = Counted::cpu);
 
-// Peaks are again what they were when it goes: for memory that was taken and given back meanwhile,
-// and should not count. REQUIRES: no other thread allocates.
+// Its destructor restores the peaks that its constructor saw, so that temporary memory in between
+// does not count. REQUIRES: no other thread allocates.
 class PeaksKept {
  public:
   PeaksKept() : before_(usage()) {}

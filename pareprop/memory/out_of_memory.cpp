@@ -30,19 +30,18 @@ std::string live_by_tag(const Usage& now) {
 void throw_out_of_memory(std::size_t bytes) {
   std::string message = "out of memory: a tensor of " + std::to_string(bytes) + " bytes";
   if (bytes > kLargest) {
-    message += " is larger than any memory; check the shape it was made from";
+    message += " is larger than any memory; check its shape";
   } else {
     message += " (" + mib(static_cast<std::int64_t>(bytes)) +
-               ") was asked for, and there is no more. Live tensors hold " + live_by_tag(usage()) +
-               "; unused memory was returned to the system before giving up";
+               ") could not be allocated. Live tensors hold " + live_by_tag(usage()) +
+               "; unused cached memory was already returned to the system";
     const MemoryLimit limit = tightest(memory_limits());
     if (!limit.name.empty()) {
       message += ". The tightest limit is " + limit.name + ", which leaves " + mib(limit.free);
     }
     message +=
-        ". A smaller batch (--batch, and --accumulate for the same step), a --budget that training "
-        "keeps "
-        "to, or --mode reprop takes less";
+        ". To need less memory, use a smaller --batch (with --accumulate for the same step), a "
+        "--budget for training, or --mode reprop";
   }
   C10_THROW_ERROR(OutOfMemoryError, message);
 }

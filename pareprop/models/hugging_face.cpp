@@ -178,8 +178,8 @@ NameMap hugging_face_names(const Model& model) {
     return map;
   }
   throw std::invalid_argument(
-      "Hugging Face transformers has no such network: its weights fit the plain ViT, Swin and "
-      "RoBERTa only (Overrides::plain)");
+      "Hugging Face transformers has no network like this one: its weights fit only the plain ViT, "
+      "Swin and RoBERTa (Overrides::plain)");
 }
 
 }  // namespace pareprop::models

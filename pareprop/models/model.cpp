@@ -2,6 +2,7 @@
 
 #include <ATen/ops/cross_entropy_loss.h>
 
+#include <set>
 #include <utility>
 
 #include "pareprop/ops/random_stream.h"
@@ -20,8 +21,37 @@ Model::ScoredLoss Model::scored_loss(const Batch& batch, const ForwardOptions& o
   return {at::cross_entropy_loss(scores, row_targets(batch)), scores.detach()};
 }
 
+// An embedding that is also the output layer gets gradients from elsewhere.
+std::vector<at::Tensor> Model::block_weights() const {
+  std::set<const torch::nn::Module*> inside;
+  for (const Stack& stack : stacks_) {
+    for (const auto& module : stack->modules()) inside.insert(module.get());
+  }
+  std::set<const c10::TensorImpl*> elsewhere;
+  const auto add = [&](const torch::nn::Module& module) {
+    for (const at::Tensor& weight : module.parameters(/*recurse=*/false)) {
+      elsewhere.insert(weight.unsafeGetTensorImpl());
+    }
+  };
+  add(*this);
+  for (const auto& module : modules(/*include_self=*/false)) {
+    if (!inside.contains(module.get())) add(*module);
+  }
+  std::vector<at::Tensor> own = Network::block_weights();
+  std::erase_if(own, [&](const at::Tensor& weight) {
+    return elsewhere.contains(weight.unsafeGetTensorImpl());
+  });
+  return own;
+}
+
 void Model::step(std::int64_t samples, const std::shared_ptr<Pass>& pass) {
-  loss(example(samples, pass->seed()), {.pass = pass}).backward();
+  const Batch batch = example(samples, pass->seed());
+  run_checked(pass, [&](const std::shared_ptr<Pass>& checked) {
+    const at::Tensor made = loss(batch, {.pass = checked});
+    for (int i = pass->backward_passes(); i > 0; --i) {
+      made.backward(/*gradient=*/{}, /*retain_graph=*/i > 1);
+    }
+  });
 }
 
 std::vector<at::Tensor> Model::step_to_inputs(std::int64_t samples,
@@ -29,7 +59,9 @@ std::vector<at::Tensor> Model::step_to_inputs(std::int64_t samples,
   Batch batch = example(samples, pass->seed());
   const bool differentiable = at::isFloatingType(batch.input.scalar_type());
   if (differentiable) batch.input.requires_grad_(true);
-  loss(batch, {.pass = pass}).backward();
+  run_checked(pass, [&](const std::shared_ptr<Pass>& checked) {
+    loss(batch, {.pass = checked}).backward();
+  });
   return differentiable ? std::vector<at::Tensor>{batch.input.grad()} : std::vector<at::Tensor>{};
 }
 

@@ -8,23 +8,19 @@
 #include <string>
 #include <vector>
 
+#include "pareprop/data/batch.h"
 #include "pareprop/models/layers.h"
 #include "pareprop/models/plain_blocks.h"
 #include "pareprop/reversible/network.h"
 
 namespace pareprop::models {
 
-// What a network of any family is given.
-struct Batch {
-  at::Tensor input;      // images (batch, channels, height, width), or token ids (batch, length)
-  at::Tensor target;     // classes (batch), or token ids (batch, length), -100 where none is scored
-  at::Tensor mask = {};  // of tokens: bool (batch, length), false where padded; undefined: nowhere
-};
+using data::Batch;
 
 struct ForwardOptions {
-  // Randomness and look-ahead across the model's stacks; null: a pass with seed 0 and a new step.
+  // Carries the seed, the step and the look-ahead between stacks. Null: seed 0 and a new step.
   std::shared_ptr<Pass> pass = nullptr;
-  // Through ordinary autograd, everything stored: the oracle.
+  // Use ordinary autograd with everything stored: the reference of all tests.
   bool reference = false;
 };
 
@@ -40,21 +36,22 @@ class Model : public torch::nn::Module, public Network {
   // A batch of the right shape with random content. On the model's device.
   virtual Batch example(std::int64_t batch, std::uint64_t seed) const = 0;
 
-  // Tokens of a sample where the blocks begin.
+  // Tokens of a sample at the first block.
   virtual std::int64_t tokens() const = 0;
 
-  // Mean cross entropy. `scores`, where given, gets those of the rows, without gradient.
+  // Mean cross entropy. If `scores` is not null, it gets the scores of the rows, without gradient.
   at::Tensor loss(const Batch& batch, const ForwardOptions& options = {},
                   at::Tensor* scores = nullptr);
 
   const std::vector<Stack>& stacks() const override { return stacks_; }
   std::vector<at::Tensor> weights() const override { return parameters(); }
-  // Of example(samples, the pass's seed).
+  std::vector<at::Tensor> block_weights() const override;
+  // The data is example(samples, seed of the pass).
   void step(std::int64_t samples, const std::shared_ptr<Pass>& pass) override;
   std::vector<at::Tensor> step_to_inputs(std::int64_t samples,
                                          const std::shared_ptr<Pass>& pass) override;
 
-  // Parts of a plain network are its rows of blocks, whose policies are store or checkpoint:
+  // In a plain network a plan has policies for its rows of blocks, and only store or checkpoint:
   // set_plan() throws std::invalid_argument for others.
   std::vector<int> depths() const override;
   StepPlan plan() const override;
@@ -69,22 +66,21 @@ class Model : public torch::nn::Module, public Network {
     at::Tensor loss;
     at::Tensor scores;  // without gradient
   };
-  // What loss() gives: by the scores of forward(), unless a network has a leaner way.
+  // Computes loss(), from the scores of forward() unless a network can do it in less memory.
   virtual ScoredLoss scored_loss(const Batch& batch, const ForwardOptions& options);
 
   // Registers the stack as `name` in `owner`, a part of this model or the model itself.
   Stack add_stack(torch::nn::Module& owner, const std::string& name, std::vector<Block> blocks);
-  // The next row of a plain network, from the input on.
+  // Adds the next row of blocks of a plain network, from input to output.
   std::shared_ptr<PlainBlocks> add_plain_blocks(PlainBlocks blocks);
   std::shared_ptr<Pass> pass_for(const ForwardOptions& options);
 
-  // What lies outside of the stacks has their precision too, and gives values in the type of x.
-  // Parts between stacks are recomputed where the plan says so. `stage` and `part` say which one it
-  // is, for its randomness.
+  // Runs a part between stacks, in the precision of the stacks; the result has the type of x. The
+  // part is recomputed if the plan says so. `stage` and `part` number the parts, for randomness.
   at::Tensor run_between(const Branch& module, const at::Tensor& x, std::uint64_t stage,
                          std::uint64_t part, const Pass& pass, const ForwardOptions& options) const;
   Precision precision() const { return options().precision; }
-  // A layer at the input or the output.
+  // Runs a layer at the input or the output of the network.
   at::Tensor run_outside(LinearLayer& layer, const at::Tensor& x) const;
 
  private:

@@ -118,7 +118,8 @@ void check(const MViTConfig& c) {
     const int least = i == 0 ? 0 : 1;
     if (stage.depth < least) {
       fail("expected a depth of " + text(least) + " or more in stage " + text(std::int64_t(i) + 1) +
-           (i == 0 ? "" : ", whose transition is its first block") + "; got " + text(stage.depth));
+           (i == 0 ? "" : ", because the transition is its first block") + "; got " +
+           text(stage.depth));
     }
     if (stage.kv_stride <= 0 || stage.transition_kv_stride <= 0) {
       fail("strides of keys and values must be positive");
@@ -195,8 +196,8 @@ PlainMViT::PlainMViT(const MViTConfig& config, const WeightOptions& weights)
   check(config);
   if (config.widen_in_mlp && config.stages.front().depth == 0) {
     throw std::invalid_argument(
-        "mvit: expected a depth of 1 or more in stage 1 of an ordinary network that widens in the "
-        "MLP of a stage's last block; got 0");
+        "mvit: expected a depth of 1 or more in stage 1, because this ordinary network widens in "
+        "the MLP of a stage's last block; got 0");
   }
   WeightMaker make(weights);
   patch_embed_ = register_module("patch_embed", patch_conv(config, make));

@@ -41,7 +41,10 @@ std::vector<int> changed_depths(const std::string& family, std::vector<int> dept
 
 ImageShape changed_image(const std::string& family, ImageShape image, const Overrides& change) {
   if (change.length || change.vocabulary) {
-    throw std::invalid_argument(family + ": sequence length and vocabulary are of text models");
+    throw std::invalid_argument(
+        family +
+        ": sequence length and vocabulary are for text models, but this is an "
+        "image model");
   }
   image.image_size = change.image_size.value_or(image.image_size);
   image.channels = change.channels.value_or(image.channels);

@@ -12,21 +12,21 @@ namespace pareprop::models {
 
 // Changes to a named configuration.
 struct Overrides {
-  // Blocks of each stage; one number is that of every stage. Empty: as the model has them.
+  // Blocks of each stage; one number holds for all stages. Empty: the model's.
   std::vector<int> depths = {};
   std::optional<std::int64_t> width = std::nullopt;  // the MLP keeps its ratio
   std::optional<std::int64_t> image_size = std::nullopt;
   std::optional<std::int64_t> channels = std::nullopt;
   std::optional<std::int64_t> classes = std::nullopt;
-  std::optional<std::int64_t> length = std::nullopt;      // tokens of a sequence
-  std::optional<std::int64_t> vocabulary = std::nullopt;  // of token ids
+  std::optional<std::int64_t> length = std::nullopt;      // tokens in a sequence
+  std::optional<std::int64_t> vocabulary = std::nullopt;  // number of token ids
   std::optional<double> dropout = std::nullopt;
   std::optional<double> drop_path = std::nullopt;
   bool plain = false;  // the ordinary network instead of the reversible one
 };
 
-// The largest that make_model() takes, far beyond what can be trained: what is larger is a mistake,
-// and would take hours or memory to find out.
+// The largest values that make_model() takes, far beyond what can be trained. Larger values are
+// mistakes, which would otherwise take hours or much memory to show.
 inline constexpr int kMostBlocks = 1000;  // of a stage
 inline constexpr std::int64_t kMostWidth = 131'072;
 inline constexpr std::int64_t kMostImageSize = 16'384;

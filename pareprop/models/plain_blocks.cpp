@@ -70,7 +70,7 @@ void check_plain_plan(const StackPlan& plan) {
     if (policy == Policy::store || policy == Policy::checkpoint) continue;
     throw std::invalid_argument("a plain network cannot be trained with policy " +
                                 std::string(name(policy)) +
-                                ": its blocks have no inverse. Use mode stored or checkpoint, or "
+                                ": the blocks have no inverse. Use mode stored or checkpoint, or "
                                 "the reversible network");
   }
 }

@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "pareprop/models/cost.h"
+#include "pareprop/ops/device_arithmetic.h"
 
 namespace pareprop::models {
 namespace {
@@ -35,6 +36,8 @@ std::vector<std::string> model_names() {
 std::shared_ptr<Model> make_model(const std::string& name, const Overrides& overrides,
                                   const WeightOptions& weights) {
   check_limits(overrides);
+  // fp32 means float32: who verifies gradients must be able to trust them.
+  if (!weights.device.is_cpu() && !weights.device.is_meta()) set_device_arithmetic({.tf32 = false});
   const auto found = find(name);
   if (found != models().end()) return found->make(overrides, weights);
   std::string known;
@@ -44,7 +47,7 @@ std::shared_ptr<Model> make_model(const std::string& name, const Overrides& over
 
 void register_model(const std::string& name, ModelFactory factory) {
   if (find(name) != models().end()) {
-    throw std::invalid_argument("model '" + name + "' exists already: choose another name");
+    throw std::invalid_argument("model '" + name + "' already exists: choose another name");
   }
   models().push_back({name, std::move(factory)});
 }

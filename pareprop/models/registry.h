@@ -20,25 +20,25 @@ struct NamedModel {
   ModelFactory make;
 };
 
-// The sizes of each family (models/vit_sizes.cpp and its like).
+// The sizes of each family (models/vit_sizes.cpp and the other *_sizes.cpp).
 std::vector<NamedModel> vit_sizes();
 std::vector<NamedModel> swin_sizes();
 std::vector<NamedModel> mvit_sizes();
 std::vector<NamedModel> roberta_sizes();
 
-// In the order they are listed.
+// All names, in the order of `pareprop models`.
 std::vector<std::string> model_names();
 
-// Throws std::invalid_argument listing the known names when there is none such, or naming what does
-// not fit in the overrides: also one that the family does not have.
+// Throws std::invalid_argument for an unknown name, listing the known ones, and for an override
+// that the family does not have or that does not fit.
 std::shared_ptr<Model> make_model(const std::string& name, const Overrides& overrides = {},
                                   const WeightOptions& weights = {});
 
-// Makes a model known under another name: one's own architecture in verify, bench and train. Throws
-// std::invalid_argument when the name is taken. Not thread-safe: at the start of the program.
+// Adds your own architecture under a new name, for verify, bench and train. Throws
+// std::invalid_argument if the name is taken. Not thread-safe: call it at the start of the program.
 void register_model(const std::string& name, ModelFactory factory);
 
-// What `pareprop models` tells of a model. Allocates no weights.
+// A row of `pareprop models`. Allocates no weights.
 struct ModelSummary {
   std::string name;
   std::int64_t parameters = 0;
@@ -48,9 +48,9 @@ struct ModelSummary {
   double activation_bytes_stored = 0.0;      // one sample
   double activation_bytes_reversible = 0.0;  // one sample
 
-  // Of one sample in float32, reversible: weights, gradients and activations.
+  // Bytes of weights, gradients and activations, for one sample in float32, reversible.
   double step_bytes() const;
-  // The same with the two moments of Adam.
+  // The same, and the two moments of Adam.
   double train_bytes() const;
 };
 ModelSummary summarise(const std::string& name, const Overrides& overrides = {});

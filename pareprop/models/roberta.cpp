@@ -16,9 +16,11 @@
 #include <string>
 
 #include "pareprop/ops/describe.h"
+#include "pareprop/ops/device_path.h"
 #include "pareprop/ops/random_stream.h"
 #include "pareprop/ops/table_products.h"
 #include "pareprop/ops/tied_table.h"
+#include "pareprop/reversible/deferred_checks.h"
 
 namespace pareprop::models {
 namespace {
@@ -28,11 +30,45 @@ std::int64_t scored(std::int64_t tokens) { return (tokens * 15 + 99) / 100; }
 
 constexpr std::int64_t kNotScored = -100;
 
+// The ids themselves, or std::invalid_argument where one is outside the vocabulary. Where reading
+// values waits and the pass defers its checks, that comes when they run; until then the nearest
+// word stands for it, as a lookup outside the table would end the process.
+at::Tensor within_vocabulary(const at::Tensor& ids, std::int64_t words, const Pass& pass) {
+  if (ids.is_meta() || ids.numel() == 0) return ids;
+  auto [low, high] = ids.aminmax();
+  const auto check = [words](c10::ArrayRef<double> values) {
+    if (values[0] >= 0 && values[1] < static_cast<double>(words)) return true;
+    const double bad = values[0] < 0 ? values[0] : values[1];
+    throw std::invalid_argument("roberta: token id " +
+                                std::to_string(static_cast<std::int64_t>(bad)) +
+                                " is outside the vocabulary of " + std::to_string(words));
+  };
+  if (!reads_wait(ids.device()) || !pass.checks()) {
+    check(read_numbers({low, high}));
+    return ids;
+  }
+  pass.checks()->add({low, high}, check);
+  return ids.clamp(0, words - 1);
+}
+
+// Rows of h, or elements, that are scored.
+at::Tensor take_scored(const at::Tensor& all, const Batch& batch) {
+  // Without values there is nothing to select by: about as many rows as masking would choose,
+  // copied as those are.
+  if (all.is_meta()) return all.slice(0, 0, scored(all.size(0))).clone();
+  if (batch.scored.defined()) return all.index_select(0, batch.scored);
+  return all.index({batch.target.reshape({-1}).ne(kNotScored)});
+}
+
 BlockShape block_shape(const RobertaConfig& c) {
   return {c.width, c.heads, c.mlp_hidden, c.eps, c.drop};
 }
 
 }  // namespace
+
+at::Tensor scored_tokens(const at::Tensor& target) {
+  return target.reshape({-1}).ne(kNotScored).nonzero().squeeze(1);
+}
 
 void check(const RobertaConfig& c) {
   auto fail = [](const std::string& text) { throw std::invalid_argument("roberta: " + text); };
@@ -42,10 +78,13 @@ void check(const RobertaConfig& c) {
     fail("width " + text(c.width) + " is not a multiple of " + text(c.heads) + " heads");
   }
   if (c.length <= 0 || c.length > c.positions - 2) {
-    fail("sequence length " + text(c.length) + " does not fit " + text(c.positions - 2) +
-         " positions");
+    fail("sequence length " + text(c.length) + " does not fit; expected 1 to " +
+         text(c.positions - 2) + ", the positions of the model");
   }
-  if (c.vocabulary <= RobertaConfig::kPadding + 1) fail("the vocabulary is too small");
+  if (c.vocabulary <= RobertaConfig::kPadding + 1) {
+    fail("expected a vocabulary of more than " + text(RobertaConfig::kPadding + 1) +
+         " tokens, got " + text(c.vocabulary));
+  }
 }
 
 RobertaEmbedding::RobertaEmbedding(const RobertaConfig& config, WeightMaker& make)
@@ -56,30 +95,23 @@ RobertaEmbedding::RobertaEmbedding(const RobertaConfig& config, WeightMaker& mak
       norm_(register_module("norm", std::make_shared<NormLayer>(config.width, config.eps, make))) {}
 
 RobertaEmbedding::Embedded RobertaEmbedding::forward(const Batch& batch, const Pass& pass) {
-  const at::Tensor& ids = batch.input;
-  if (!ids.defined() || ids.dim() != 2 || ids.scalar_type() != at::kLong) {
+  const at::Tensor& given = batch.input;
+  if (!given.defined() || given.dim() != 2 || given.scalar_type() != at::kLong) {
     throw std::invalid_argument("roberta: expected token ids Long [batch, length], got " +
-                                describe(ids));
+                                describe(given));
   }
-  if (ids.size(1) > config_.positions - 2) {
-    throw std::invalid_argument("roberta: a sequence of " + std::to_string(ids.size(1)) +
+  if (given.size(1) > config_.positions - 2) {
+    throw std::invalid_argument("roberta: a sequence of " + std::to_string(given.size(1)) +
                                 " tokens is longer than the " +
                                 std::to_string(config_.positions - 2) + " positions of the model");
   }
   if (batch.mask.defined() &&
-      (batch.mask.sizes() != ids.sizes() || batch.mask.scalar_type() != at::kBool)) {
+      (batch.mask.sizes() != given.sizes() || batch.mask.scalar_type() != at::kBool)) {
     throw std::invalid_argument(
         "roberta: expected a mask Bool of the shape of the token ids, got " + describe(batch.mask) +
-        " for " + describe(ids));
+        " for " + describe(given));
   }
-  if (!ids.is_meta() && ids.numel() > 0) {
-    const auto low = ids.min().item<std::int64_t>(), high = ids.max().item<std::int64_t>();
-    if (low < 0 || high >= config_.vocabulary) {
-      throw std::invalid_argument("roberta: token id " + std::to_string(low < 0 ? low : high) +
-                                  " is outside the vocabulary of " +
-                                  std::to_string(config_.vocabulary));
-    }
-  }
+  const at::Tensor ids = within_vocabulary(given, config_.vocabulary, pass);
   // Positions count tokens that are not padding, from 2 on; padding has position 1.
   const at::Tensor present = ids.ne(RobertaConfig::kPadding).to(at::kLong);
   const at::Tensor positions = present.cumsum(1).mul_(present).add_(RobertaConfig::kPadding);
@@ -117,11 +149,7 @@ RobertaBase::Guesses RobertaBase::guess(const Batch& batch, const ForwardOptions
   }
   at::Tensor h = encode(x, score_bias, options, pass);
   if (batch.target.defined()) {
-    h = h.reshape({-1, h.size(-1)});
-    // Without values there is nothing to select by: about as many rows as masking would choose,
-    // copied as those are.
-    h = h.is_meta() ? h.slice(0, 0, scored(h.size(0))).clone()
-                    : h.index({batch.target.reshape({-1}).ne(kNotScored)});
+    h = take_scored(h.reshape({-1, h.size(-1)}), batch);
   }
   return {head_norm_->forward(at::gelu(run_outside(*head_dense_, norm_->forward(h)))), words};
 }
@@ -138,9 +166,7 @@ Model::ScoredLoss RobertaBase::scored_loss(const Batch& batch, const ForwardOpti
 }
 
 at::Tensor RobertaBase::row_targets(const Batch& batch) const {
-  const at::Tensor all = batch.target.reshape({-1});
-  if (all.is_meta()) return all.slice(0, 0, scored(all.size(0))).clone();
-  return all.index({all.ne(kNotScored)});
+  return take_scored(batch.target.reshape({-1}), batch);
 }
 
 Batch RobertaBase::example(std::int64_t batch, std::uint64_t seed) const {
@@ -160,7 +186,10 @@ Batch RobertaBase::example(std::int64_t batch, std::uint64_t seed) const {
       0, at::randperm(tokens, generator, at::TensorOptions(at::kLong)).slice(0, 0, scored(tokens)),
       true);
   chosen = chosen.view({batch, config_.length});
-  return {.input = ids.to(device), .target = at::where(chosen, ids, kNotScored).to(device)};
+  const at::Tensor target = at::where(chosen, ids, kNotScored);
+  Batch made{.input = ids.to(device), .target = target.to(device)};
+  if (reads_wait(device)) made.scored = scored_tokens(target).to(device);
+  return made;
 }
 
 RevRoberta::RevRoberta(const RobertaConfig& config, const WeightOptions& weights)

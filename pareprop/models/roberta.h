@@ -23,6 +23,9 @@ struct RobertaConfig {
   static constexpr std::int64_t kPadding = 1;  // the token id
 };
 
+// The elements of `target`, token ids, that are scored: Long.
+at::Tensor scored_tokens(const at::Tensor& target);
+
 void check(const RobertaConfig& config);
 
 // Token, position and type embedding with norm and dropout; shared by both networks.

@@ -10,7 +10,9 @@ namespace {
 
 RobertaConfig with(RobertaConfig config, const Overrides& change) {
   if (change.image_size || change.channels || change.classes) {
-    throw std::invalid_argument("roberta: image size, channels and classes are of image models");
+    throw std::invalid_argument(
+        "roberta: image size, channels and classes are for image models, but this is a text "
+        "model");
   }
   if (change.width) {
     config.mlp_hidden = config.mlp_hidden * *change.width / config.width;

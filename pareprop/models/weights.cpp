@@ -47,7 +47,7 @@ std::string explanation(const std::string& parameter, const Shape& found, const 
     return "";
   }
   const auto numbers = [&](const std::string& things) {
-    return ": the file is of a network with " + std::to_string(found[0]) + " " + things +
+    return ": the network in the file has " + std::to_string(found[0]) + " " + things +
            ", this one has " + std::to_string(expected[0]);
   };
   if (parameter.rfind("head.", 0) == 0) return numbers("classes");
@@ -91,7 +91,7 @@ class Reader {
     if (!file_.contains(name) || !used_.insert(name).second) return;
     if (!parts.empty() && !is_equal(name, parts)) {
       different(text::printable(name) +
-                " is not equal to the weights that it shares in this network");
+                " differs from the tensor that it shares its values with in this network");
     }
   }
 
@@ -111,7 +111,8 @@ class Reader {
   void finish() const {
     if (misfits_.empty()) return;
     throw std::invalid_argument(file_.path().string() +
-                                " does not fit the network, which is unchanged" + misfits_.text());
+                                " does not fit the network; no weight was changed" +
+                                misfits_.text());
   }
 
  private:
@@ -125,8 +126,9 @@ class Reader {
   void missing(const std::vector<std::string>& alternatives, const std::string& parameter) {
     std::string all;
     for (const std::string& name : alternatives) all += (all.empty() ? "" : " or ") + name;
-    misfits_.add(io::Misfits::Kind::missing,
-                 all + " is missing" + (all == parameter ? "" : ", for " + parameter));
+    misfits_.add(
+        io::Misfits::Kind::missing,
+        all + " is missing" + (all == parameter ? "" : " (for the parameter " + parameter + ")"));
   }
 
   void different(std::string what) { misfits_.add(io::Misfits::Kind::different, std::move(what)); }
@@ -176,7 +178,7 @@ NameMap own_names(const Model& model, const std::string& prefix) {
 void load_weights(Model& model, const io::SafetensorsFile& file, const NameMap& names) {
   at::NoGradGuard no_grad;
   if (model.weight_options().device().is_meta()) {
-    throw std::invalid_argument("a network on the meta device has no weights to load into");
+    throw std::invalid_argument("cannot load weights into a network on the meta device");
   }
   file.verify_seal();
   Reader reader(file, names);

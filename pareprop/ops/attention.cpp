@@ -1,20 +1,24 @@
 #include "pareprop/ops/attention.h"
 
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/zeros_like.h>
+#include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
 #include <cmath>
 #include <optional>
 
+#include "pareprop/ops/attention_inputs.h"
+#include "pareprop/ops/device_attention.h"
+#include "pareprop/ops/device_path.h"
 #include "pareprop/ops/kernels/attention_kernel.h"
 #include "pareprop/ops/kernels/gemm.h"
 #include "pareprop/ops/mac_counter.h"
-#include "pareprop/ops/meta_device.h"
 #include "pareprop/ops/precision.h"
 #include "pareprop/ops/product.h"
 #include "pareprop/ops/tape_scopes.h"
@@ -25,9 +29,6 @@ namespace {
 using at::Tensor;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
-
-// Of the node's inputs and saved tensors.
-enum Input { kQ, kK, kV, kBias, kMask, kRows, kColumns, kInputs };
 
 template <typename T>
 const T* data(const Tensor& t) {
@@ -84,17 +85,7 @@ AttentionProblem<T, S> problem(const variable_list& in, const std::optional<Mask
   return a;
 }
 
-// (batch, rows, heads * head) as (batch, heads, rows, head)
-Tensor split_heads(const Tensor& t, std::int64_t heads) {
-  return t.unflatten(-1, {heads, t.size(-1) / heads}).transpose(1, 2);
-}
-
-// As many as the product with v has.
-double scores_macs(const variable_list& in) {
-  return static_cast<double>(in[kQ].numel()) * static_cast<double>(in[kK].size(2));
-}
-
-Tensor run_forward(const variable_list& in, const std::optional<MaskDraw>& dropout, Tensor* kept) {
+Tensor run_kernels(const variable_list& in, const std::optional<MaskDraw>& dropout, Tensor* kept) {
   const Tensor& q = in[kQ];
   Tensor output = at::empty({q.size(0), q.size(2), q.size(1) * q.size(3)}, q.options());
   with_types(q, [&]<typename T, typename S>() {
@@ -108,25 +99,25 @@ Tensor run_forward(const variable_list& in, const std::optional<MaskDraw>& dropo
                       kept != nullptr ? kept->mutable_data_ptr<S>() : nullptr);
   });
   if (q.is_meta()) {
-    add_meta_macs(2.0 * scores_macs(in));
+    add_meta_macs(2.0 * scores_macs(in[kQ], in[kK]));
   }
   return output;
 }
 
 // Gradients of q, k and v, which are written to the given tensors, and of the terms.
-variable_list run_backward(const variable_list& in, const std::optional<MaskDraw>& dropout,
-                           const Tensor& kept, const Tensor& doutput, variable_list gradients,
-                           bool bias_wanted) {
+variable_list run_kernels_backward(const variable_list& in, const std::optional<MaskDraw>& dropout,
+                                   const Tensor& kept, const Tensor& doutput,
+                                   variable_list gradients, bool bias_wanted) {
   if (bias_wanted) gradients[kBias] = at::zeros_like(in[kBias]);
   if (in[kRows].defined()) {
     gradients[kRows] = at::zeros_like(in[kRows]);
     gradients[kColumns] = at::zeros_like(in[kColumns]);
   }
   if (in[kQ].is_meta()) {
-    if (!kept.defined()) add_meta_macs(scores_macs(in));
+    if (!kept.defined()) add_meta_macs(scores_macs(in[kQ], in[kK]));
     return gradients;
   }
-  auto pointer = [&]<typename T>(Input which, T*) {
+  auto pointer = [&]<typename T>(AttentionInput which, T*) {
     return gradients[which].defined() ? gradients[which].template mutable_data_ptr<T>() : nullptr;
   };
   with_types(in[kQ], [&]<typename T, typename S>() {
@@ -191,27 +182,53 @@ variable_list spread(at::TensorList given, std::int64_t present) {
   return all;
 }
 
+// How a node computes: by our kernels, or on the device path by one of torch's.
+constexpr std::int64_t kOurKernels = -1;
+
+AttentionMade run_forward(std::int64_t way, const variable_list& in,
+                          const std::optional<MaskDraw>& dropout, bool for_backward) {
+  if (way != kOurKernels) {
+    return device_attention(static_cast<FusedKernel>(way), in, dropout, for_backward);
+  }
+  AttentionMade made;
+  const bool keep =
+      for_backward && !tape_is_lean() && keeps_probabilities(in[kK].size(2), in[kQ].size(3));
+  made.kept.resize(1);
+  made.output = run_kernels(in, dropout, keep ? &made.kept[0] : nullptr);
+  return made;
+}
+
+// Gradients of q, k and v, (batch, heads, rows, head) each, into that of qkv: in one operator.
+void pack_heads(const variable_list& gradients, const Tensor& dqkv) {
+  variable_list rows;
+  for (const auto i : {kQ, kK, kV}) rows.push_back(gradients[i].transpose(1, 2).unsqueeze(2));
+  Tensor packed = dqkv.unflatten(-1, {3, rows[0].size(3), rows[0].size(4)});
+  at::cat_out(packed, rows, 2);
+}
+
 struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
   static Tensor forward(AutogradContext* ctx, at::TensorList given, std::int64_t present,
-                        std::int64_t heads, const std::optional<MaskDraw>& dropout) {
+                        std::int64_t heads, std::int64_t way,
+                        const std::optional<MaskDraw>& dropout) {
     variable_list in = unpacked(spread(given, present), heads);
-    in.resize(kInputs);
-    Tensor kept;
-    const bool keep = !tape_is_lean() && keeps_probabilities(in[kK].size(2), in[kQ].size(3));
-    Tensor output = run_forward(in, dropout, keep ? &kept : nullptr);
+    in.resize(kAttentionInputs);
+    const AttentionMade made = run_forward(way, in, dropout, /*for_backward=*/true);
     variable_list saved = given.vec();
-    saved.push_back(kept);
+    saved.insert(saved.end(), made.kept.begin(), made.kept.end());
     ctx->save_for_backward(std::move(saved));
+    ctx->saved_data["given"] = static_cast<std::int64_t>(given.size());
     ctx->saved_data["present"] = present;
     ctx->saved_data["heads"] = heads;
+    ctx->saved_data["way"] = way;
     remember(ctx, dropout);
-    return output;
+    return made.output;
   }
 
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     variable_list given = ctx->get_saved_variables();
-    const Tensor kept = given.back();
-    given.pop_back();
+    const std::ptrdiff_t count = ctx->saved_data["given"].toInt();
+    const variable_list kept(given.begin() + count, given.end());
+    given.resize(static_cast<std::size_t>(count));
     const std::int64_t heads = ctx->saved_data["heads"].toInt();
     const std::int64_t present = ctx->saved_data["present"].toInt();
     const std::size_t sources = heads == 0 ? 3 : 1;
@@ -220,28 +237,43 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
         std::all_of(given.begin(), given.begin() + static_cast<std::ptrdiff_t>(sources),
                     only_saved_here);
     variable_list in = unpacked(spread(given, present), heads);
-    in.resize(kInputs);
+    in.resize(kAttentionInputs);
 
-    // What is written: gradients of the sources, and views of those as q, k and v.
-    variable_list result;
-    for (std::size_t i = 0; i < sources; ++i) {
-      result.push_back(over_sources ? given[i].detach() : at::empty_like(given[i]));
-    }
-    variable_list made = unpacked(result, heads);
-    made.resize(kInputs);
+    const std::int64_t way = ctx->saved_data["way"].toInt();
     const bool bias_wanted = in[kBias].defined() && ctx->needs_input_grad(sources);
-    made = run_backward(in, remembered(ctx), kept, grads[0], std::move(made), bias_wanted);
-    for (std::size_t i = kBias; i < kInputs; ++i) {
+    variable_list result(sources), made;
+    const auto make_result = [&] {
+      for (std::size_t i = 0; i < sources; ++i) {
+        result[i] = over_sources ? given[i].detach() : at::empty_like(given[i]);
+      }
+    };
+    if (way == kOurKernels) {  // they write to views of the result as q, k and v
+      make_result();
+      made = unpacked(result, heads);
+      made.resize(kAttentionInputs);
+      made = run_kernels_backward(in, remembered(ctx), kept[0], grads[0], std::move(made),
+                                  bias_wanted);
+    } else {
+      made = device_attention_backward(static_cast<FusedKernel>(way), in, kept, remembered(ctx),
+                                       grads[0], bias_wanted);
+      if (heads > 0) {
+        make_result();
+        pack_heads(made, result[0]);
+      } else {
+        result = {made[kQ], made[kK], made[kV]};
+      }
+    }
+    for (std::size_t i = kBias; i < kAttentionInputs; ++i) {
       if (in[i].defined()) result.push_back(made[i]);
     }
-    result.resize(given.size() + 3);
+    result.resize(given.size() + 4);
     return result;
   }
 };
 
 bool has_kernel(const Tensor& values, std::int64_t head) {
   const auto dtype = compute_dtype(values);
-  if (!is_cpu_or_meta(values) || dtype != values.scalar_type()) return false;
+  if (dtype != values.scalar_type()) return false;
   if (dtype == at::kBFloat16) return has_pair_products() && head % 2 == 0;
   return dtype == at::kFloat || dtype == at::kDouble;
 }
@@ -251,7 +283,14 @@ Tensor run(variable_list inputs, std::int64_t heads, const AttentionTerms& terms
   inputs.insert(inputs.end(), others.begin(), others.end());
   std::optional<MaskDraw> dropout;
   if (terms.dropout > 0.0) dropout = draw_dropout(terms.dropout);
-  if (!records(inputs)) return run_forward(unpacked(inputs, heads), dropout, nullptr);
+  const bool recorded = records(inputs), kernels = runs_kernels(inputs[0]);
+  std::int64_t way = kOurKernels;
+  if (!recorded || !kernels) {
+    const c10::AutoGradMode no_graph(false);
+    const variable_list in = unpacked(inputs, heads);
+    if (!kernels) way = static_cast<std::int64_t>(device_kernel(in, dropout));
+    if (!recorded) return run_forward(way, in, dropout, /*for_backward=*/false).output;
+  }
   variable_list given;
   std::int64_t present = 0;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -259,7 +298,7 @@ Tensor run(variable_list inputs, std::int64_t heads, const AttentionTerms& terms
     given.push_back(inputs[i]);
     present |= std::int64_t{1} << i;
   }
-  return AttentionFunction::apply(at::TensorList(given), present, heads, dropout);
+  return AttentionFunction::apply(at::TensorList(given), present, heads, way, dropout);
 }
 
 // Of bf16 that the CPU has no products of: the kernels in float32 (Note [bf16 on CPUs without it]).
@@ -298,6 +337,7 @@ Tensor composed_attention(const Tensor& q, const Tensor& k, const Tensor& v,
 }
 
 Tensor self_attention(const Tensor& qkv, std::int64_t heads, const AttentionTerms& terms) {
+  if (!runs_kernels(qkv)) return run({qkv.to(compute_dtype(qkv)).contiguous()}, heads, terms);
   if (has_kernel(qkv, qkv.size(2) / 3 / heads)) return run({qkv.contiguous()}, heads, terms);
   if (widens_bf16(qkv)) return run_wide({qkv}, heads, terms);
   const variable_list parts = heads_of(qkv, heads);
@@ -305,6 +345,10 @@ Tensor self_attention(const Tensor& qkv, std::int64_t heads, const AttentionTerm
 }
 
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionTerms& terms) {
+  if (!runs_kernels(q)) {
+    const auto dtype = compute_dtype(q);
+    return run({q.to(dtype), k.to(dtype), v.to(dtype)}, 0, terms);
+  }
   if (has_kernel(q, q.size(3)))
     return run({q.contiguous(), k.contiguous(), v.contiguous()}, 0, terms);
   if (widens_bf16(q)) return run_wide({q, k, v}, 0, terms);

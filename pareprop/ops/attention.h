@@ -19,10 +19,11 @@ struct AttentionTerms {
 
 // softmax(q k^T / sqrt(head) + terms) v over each head of each sample.
 //
-// On CPUs one autograd node that works head by head in the cache: without a graph it keeps nothing.
+// One autograd node. On CPUs it works head by head in the cache: without a graph it keeps nothing.
 // With one it keeps the probabilities for its backward pass, or where there are too many of them
 // (keeps_probabilities), or on a lean tape, computes them again there. bf16 has its scores in
-// float32 (Note [Products of pairs]). Elsewhere a composition of torch's operators.
+// float32 (Note [Products of pairs]). On other devices it is one of torch's fused kernels
+// (ops/device_attention.h), which keeps no probabilities.
 
 // qkv (batch, tokens, 3 * heads * head), q, k and v one after the other -> (batch, tokens, heads *
 // head).
@@ -34,7 +35,7 @@ at::Tensor self_attention(const at::Tensor& qkv, std::int64_t heads,
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                      const AttentionTerms& terms = {});
 
-// The composition, differentiable by torch: what the node is compared with.
+// A composition that torch differentiates: what the node is compared with.
 at::Tensor composed_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                               const AttentionTerms& terms = {});
 

@@ -4,8 +4,8 @@
 
 namespace pareprop {
 
-// Layer norm over the last dimension, as torch's; also on the meta device, where torch has it in
-// Python only. weight and bias are (width).
+// Layer norm over the last dimension, like torch's. It also works on the meta device in C++, which
+// torch's does not. weight and bias have the shape (width).
 at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                       double eps);
 

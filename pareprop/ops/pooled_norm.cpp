@@ -8,6 +8,7 @@
 
 #include <algorithm>
 
+#include "pareprop/ops/device_path.h"
 #include "pareprop/ops/row_ops.h"
 #include "pareprop/ops/tape_scopes.h"
 
@@ -20,13 +21,14 @@ using torch::autograd::variable_list;
 
 // The streams side by side, their norm and its gradient would be the largest tensors of a
 // reversible step, six times a stream: only those of some samples are there at a time.
-constexpr std::int64_t kRowsAtATime = 512;
+constexpr std::int64_t kRowsInCache = 512;
 
 template <typename Body>
 void by_samples(const Tensor& y, const Body& body) {
   const std::int64_t samples = y.size(0);
-  const std::int64_t some =
-      std::max<std::int64_t>(1, kRowsAtATime / std::max<std::int64_t>(1, y.size(1)));
+  const std::int64_t suits_cache =
+      std::max<std::int64_t>(1, kRowsInCache / std::max<std::int64_t>(1, y.size(1)));
+  const std::int64_t some = rows_at_a_time(y, samples, suits_cache);
   // One whole part stands for all on the meta device, as in an MLP.
   std::int64_t first = y.is_meta() ? std::max<std::int64_t>(0, samples / some - 1) * some : 0;
   for (; first < samples; first += some) {

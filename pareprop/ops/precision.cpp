@@ -38,7 +38,12 @@ thread_local AutocastState meta_state;
 
 AutocastState AutocastState::of_this_thread(c10::DeviceType device, Precision precision) {
   const bool meta = device == c10::DeviceType::Meta;
-  if (!meta && !at::autocast::is_autocast_available(device)) return {};
+  if (!meta && !at::autocast::is_autocast_available(device)) {
+    if (precision != Precision::bf16) return {};
+    throw std::invalid_argument("torch does not compute in bf16 on device " +
+                                c10::DeviceTypeName(device, /*lower_case=*/true) +
+                                ": use --precision fp32");
+  }
   if (precision == Precision::bf16) return {true, c10::ScalarType::BFloat16};
   if (meta) return meta_state;
   return {at::autocast::is_autocast_enabled(device), at::autocast::get_autocast_dtype(device)};

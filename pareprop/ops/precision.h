@@ -24,7 +24,8 @@ struct AutocastState {
   c10::ScalarType dtype = c10::ScalarType::BFloat16;
 
   // What is in force on this thread for `device`; bf16 asks for more. Devices that torch knows no
-  // autocast for compute in the type of their tensors; the meta device has a state of ours.
+  // autocast for compute in the type of their tensors, and bf16 is a std::invalid_argument there;
+  // the meta device has a state of ours.
   static AutocastState of_this_thread(c10::DeviceType device, Precision precision);
 };
 

@@ -1,18 +1,20 @@
 #include "pareprop/ops/product.h"
 
 #include <ATen/Version.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/bmm.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/mm.h>
+#include <c10/core/TensorOptions.h>
 
 #include <string>
 
+#include "pareprop/ops/device_path.h"
 #include "pareprop/ops/kernels/gemm.h"
 #include "pareprop/ops/kernels/pair_product.h"
 #include "pareprop/ops/mac_counter.h"
-#include "pareprop/ops/meta_device.h"
 #include "pareprop/ops/precision.h"
 #include "pareprop/ops/product_scratch.h"
 
@@ -27,6 +29,20 @@ class AsGiven {
  private:
   AutocastScope scope_;
 };
+
+// Whether torch has products of bf16 on this device that leave their sums in float32.
+bool has_widening_product(const at::Tensor& t) {
+  if (t.is_meta()) return true;  // it stands for CUDA
+  static const auto op = c10::Dispatcher::singleton().findSchema({"aten::mm", "dtype"});
+  const auto key = c10::computeDispatchKey(t.scalar_type(), t.layout(), t.device());
+  return op && op->hasKernelForDispatchKey(key);
+}
+
+at::Tensor widening_product(const at::Tensor& a, const at::Tensor& b) {
+  if (!a.is_meta()) return at::mm(a, b, at::kFloat);
+  add_meta_macs(static_cast<double>(a.numel()) * static_cast<double>(b.size(1)));
+  return at::empty({a.size(0), b.size(1)}, a.options().dtype(at::kFloat));
+}
 
 at::Tensor wide(const at::Tensor& t) {
   return t.defined() && widens_bf16(t) ? t.to(at::kFloat) : t;
@@ -44,7 +60,8 @@ bool cpu_lacks_bf16() {
 }
 
 bool widens_bf16(const at::Tensor& t) {
-  return is_cpu_or_meta(t) && t.scalar_type() == at::kBFloat16 && cpu_lacks_bf16();
+  const bool by_this_cpu = t.is_cpu() || runs_kernels(t);
+  return by_this_cpu && t.scalar_type() == at::kBFloat16 && cpu_lacks_bf16();
 }
 
 at::Tensor product(const at::Tensor& a, const at::Tensor& b, at::ScalarType dtype) {
@@ -56,9 +73,12 @@ at::Tensor product(const at::Tensor& a, const at::Tensor& b, at::ScalarType dtyp
 }
 
 at::Tensor transposed_product(const at::Tensor& a, const at::Tensor& b, at::ScalarType dtype) {
-  const bool by_pairs = is_cpu_or_meta(a) && a.scalar_type() == at::kBFloat16 &&
-                        dtype == at::kFloat && has_pair_products();
-  if (!by_pairs) return product(a.t(), b, dtype);
+  const bool widening = a.scalar_type() == at::kBFloat16 && dtype == at::kFloat;
+  if (widening && !runs_kernels(a) && has_widening_product(a)) {
+    const AsGiven as_given(a);
+    return widening_product(a.t(), b);
+  }
+  if (!widening || !runs_kernels(a) || !has_pair_products()) return product(a.t(), b, dtype);
   const std::int64_t rows = a.size(0), m = a.size(1), n = b.size(1);
   at::Tensor c = at::empty({m, n}, a.options().dtype(dtype));
   if (rows == 0) return c.zero_();

@@ -26,7 +26,7 @@ void affine_into(at::Tensor& out, const at::Tensor& a, const at::Tensor& weight,
 at::Tensor affine(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
 
 // a^T (rows, m) times b (rows, n), in `dtype`: the gradient of a weight. Of bf16 in float32, on
-// CPUs that have such products, it is not rounded to bf16 on the way.
+// CPUs and devices that have such products, it is not rounded to bf16 on the way.
 at::Tensor transposed_product(const at::Tensor& a, const at::Tensor& b, at::ScalarType dtype);
 
 // The same as torch's bmm, differentiable, under any autocast.

@@ -13,6 +13,7 @@
 
 #include "pareprop/memory/caching_allocator.h"
 #include "pareprop/memory/meter.h"
+#include "pareprop/ops/device_path.h"
 #include "pareprop/ops/precision.h"
 #include "pareprop/ops/product.h"
 
@@ -63,7 +64,8 @@ std::int64_t scratch_bytes(const at::Tensor& a, const at::Tensor& b) {
 }  // namespace
 
 at::Tensor meta_scratch(const at::Tensor& a, const at::Tensor& b) {
-  if (!a.is_meta() || a.scalar_type() != at::kBFloat16 || cpu_lacks_bf16() || a.numel() == 0) {
+  if (!a.is_meta() || !runs_kernels(a) || a.scalar_type() != at::kBFloat16 || cpu_lacks_bf16() ||
+      a.numel() == 0) {
     return {};
   }
   return at::empty({scratch_bytes(a, b)}, a.options().dtype(at::kByte));

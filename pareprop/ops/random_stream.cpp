@@ -4,10 +4,14 @@
 #include <ATen/Parallel.h>
 #include <ATen/core/PhiloxRNGEngine.h>
 #include <ATen/ops/empty.h>
+#include <c10/util/accumulate.h>
 
 #include <algorithm>
 #include <stdexcept>
 #include <string>
+
+#include "pareprop/ops/device_path.h"
+#include "pareprop/ops/device_philox.h"
 
 namespace pareprop {
 namespace {
@@ -37,11 +41,11 @@ constexpr std::int64_t kGroup = 4;  // numbers of one Philox counter
 
 template <typename Scalar>
 void MaskDraw::fill(std::int64_t first, std::int64_t count, Scalar* out) const {
-  const auto threshold = static_cast<std::uint32_t>(drop * 4294967296.0);
+  const std::uint32_t least = threshold();
   const auto kept = static_cast<Scalar>(scale());
   at::Philox4_32 engine(key, draw, static_cast<std::uint64_t>(first / kGroup));
   for (std::int64_t skipped = first % kGroup; skipped > 0; --skipped) engine();
-  for (std::int64_t i = 0; i < count; ++i) out[i] = engine() < threshold ? Scalar(0) : kept;
+  for (std::int64_t i = 0; i < count; ++i) out[i] = engine() < least ? Scalar(0) : kept;
 }
 template void MaskDraw::fill(std::int64_t, std::int64_t, float*) const;
 template void MaskDraw::fill(std::int64_t, std::int64_t, double*) const;
@@ -50,17 +54,24 @@ template void MaskDraw::fill(std::int64_t, std::int64_t, c10::Half*) const;
 
 at::Tensor RandomStream::keep_mask(at::IntArrayRef sizes, double drop,
                                    const at::TensorOptions& options) {
-  const MaskDraw draw = draw_mask(drop);
-  if (options.device().is_meta()) return at::empty(sizes, options.requires_grad(false));
-  // Drawn on the host also for accelerators: the same bits on every device.
-  at::Tensor mask = at::empty(sizes, options.device(at::kCPU).requires_grad(false));
+  return draw_mask(drop).mask(sizes, options);
+}
+
+at::Tensor MaskDraw::mask(at::IntArrayRef sizes, const at::TensorOptions& options) const {
+  if (!runs_kernels(options.device())) {
+    const at::Tensor kept =
+        philox_at_least(threshold(), key, draw, c10::multiply_integers(sizes), options.device());
+    return kept.view(sizes).to(options.dtype().toScalarType()).mul_(scale());
+  }
+  at::Tensor mask = at::empty(sizes, options.requires_grad(false));
+  if (mask.is_meta()) return mask;
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kBFloat16, at::kHalf, mask.scalar_type(), "keep_mask", [&] {
     scalar_t* out = mask.mutable_data_ptr<scalar_t>();
     at::parallel_for(0, mask.numel(), 16384, [&](std::int64_t begin, std::int64_t end) {
-      draw.fill(begin, end - begin, out + begin);
+      fill(begin, end - begin, out + begin);
     });
   });
-  return options.device().is_cpu() ? mask : mask.to(options.device());
+  return mask;
 }
 
 std::uint64_t random_key(std::initializer_list<std::uint64_t> parts) {

@@ -6,19 +6,24 @@
 
 namespace pareprop {
 
-// One draw of a RandomStream: a mask of any length, of which any part can be computed.
+// One draw of a RandomStream: a mask of any length. Any part of it can be computed on its own.
 struct MaskDraw {
   std::uint64_t key = 0, draw = 0;
   double drop = 0.0;
 
   double scale() const { return 1.0 / (1.0 - drop); }
+  // Numbers of 32 bits below it are dropped.
+  std::uint32_t threshold() const { return static_cast<std::uint32_t>(drop * 4294967296.0); }
+  // The first elements, as many as `sizes` has, drawn on the device of `options`: the same on every
+  // device.
+  at::Tensor mask(at::IntArrayRef sizes, const at::TensorOptions& options) const;
   // Elements [first, first + count): 0 with probability `drop`, else scale(). float, double,
   // BFloat16 and Half.
   template <typename Scalar>
   void fill(std::int64_t first, std::int64_t count, Scalar* out) const;
 };
 
-// Random numbers that can be drawn again: a pure function of a key and of how often it was asked.
+// Random numbers that can be drawn again: a pure function of the key and the number of the draw.
 // Note [Replayed randomness]
 // Each branch of each call gets a stream of its own, keyed by (seed, step, stack, branch). The
 // forward pass and every recomputation begin a new RandomStream with the same key, so they draw the
@@ -39,10 +44,10 @@ class RandomStream {
   std::uint64_t draws_ = 0;
 };
 
-// One 64-bit key of several numbers; any change of one changes all its bits.
+// Hashes several numbers to one 64-bit key.
 std::uint64_t random_key(std::initializer_list<std::uint64_t> parts);
 
-// The stream that dropout() and drop_path() of this thread draw from.
+// While it lives, dropout() and drop_path() on this thread draw from `stream`.
 class RandomScope {
  public:
   explicit RandomScope(RandomStream& stream);
@@ -54,12 +59,12 @@ class RandomScope {
   RandomStream* previous_;
 };
 
-// The mask that dropout() would draw next. As dropout(), throws.
+// The mask that dropout() would draw next. Throws as dropout() does.
 MaskDraw draw_dropout(double drop);
 
-// Drop single elements, or (drop_path) whole samples along dimension 0; what is kept is scaled to
-// keep the mean. `drop` 0 returns x itself. Throw std::invalid_argument when `drop` is not in [0,
-// 1), and std::logic_error outside any RandomScope.
+// dropout() drops single elements, drop_path() whole samples along dimension 0. The rest is scaled
+// by 1 / (1 - drop). If `drop` is 0, they return x itself. Both throw std::invalid_argument if
+// `drop` is not in [0, 1), and std::logic_error outside of a RandomScope.
 at::Tensor dropout(const at::Tensor& x, double drop);
 at::Tensor drop_path(const at::Tensor& x, double drop);
 

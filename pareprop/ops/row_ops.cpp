@@ -14,8 +14,8 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "pareprop/ops/device_path.h"
 #include "pareprop/ops/kernels/row_kernels.h"
-#include "pareprop/ops/meta_device.h"
 
 namespace pareprop {
 namespace {
@@ -25,7 +25,7 @@ using at::Tensor;
 // Calls run<T, S>() for the types of weights and of values inside a branch; false: no kernel.
 template <typename Run>
 bool with_kernels(const Tensor& t, at::ScalarType weights, at::ScalarType values, const Run& run) {
-  if (!is_cpu_or_meta(t)) return false;
+  if (!runs_kernels(t)) return false;
   if (weights == at::kFloat && values == at::kFloat) {
     run.template operator()<float, float>();
   } else if (weights == at::kDouble && values == at::kDouble) {
@@ -84,12 +84,17 @@ std::tuple<Tensor, Tensor, Tensor> norm_rows(const Tensor& x, const Tensor& weig
                                              const Tensor& bias, double eps, at::ScalarType dtype) {
   auto sizes = x.sizes().vec();
   sizes.back() = 1;
-  Tensor y = at::empty(x.sizes(), x.options().dtype(dtype));
-  Tensor mean = at::empty(sizes, x.options()), rstd = at::empty(sizes, x.options());
+  Tensor y, mean, rstd;
+  const auto make = [&](at::ScalarType type) {
+    y = at::empty(x.sizes(), x.options().dtype(type));
+    mean = at::empty(sizes, x.options());
+    rstd = at::empty(sizes, x.options());
+  };
   const Tensor dense = x.contiguous();
   const std::int64_t width = x.size(-1), rows = row_count(x);
   const bool done = weight.scalar_type() == x.scalar_type() &&
                     with_kernels(x, x.scalar_type(), dtype, [&]<typename T, typename S>() {
+                      make(dtype);
                       split_rows(x, rows, width, [&](std::int64_t begin, std::int64_t end) {
                         row_kernels<T, S>().norm(
                             dense.const_data_ptr<T>() + begin * width, weight.const_data_ptr<T>(),
@@ -99,20 +104,25 @@ std::tuple<Tensor, Tensor, Tensor> norm_rows(const Tensor& x, const Tensor& weig
                       });
                     });
   if (done) return {y, mean, rstd};
-  auto [out, m, r] = at::native_layer_norm(dense, weight.sizes(), weight, bias, eps);
-  return {out.to(dtype), m, r};
+  if (x.is_meta()) {  // where torch has it in Python only
+    make(x.scalar_type());
+  } else {
+    std::tie(y, mean, rstd) = at::native_layer_norm(dense, weight.sizes(), weight, bias, eps);
+  }
+  return {y.to(dtype), mean, rstd};
 }
 
 std::tuple<Tensor, Tensor, Tensor> norm_rows_backward(const Tensor& dy, const Tensor& x,
                                                       const Tensor& weight, const Tensor& mean,
                                                       const Tensor& rstd) {
-  Tensor dx = at::empty(x.sizes(), x.options());
+  Tensor dx;
   const Tensor dense = x.contiguous(), gradient = dy.contiguous();
   const std::int64_t width = x.size(-1), rows = row_count(x);
   Tensor dweight, dbias;
   const bool done =
       weight.scalar_type() == x.scalar_type() &&
       with_kernels(x, x.scalar_type(), dy.scalar_type(), [&]<typename T, typename S>() {
+        dx = at::empty(x.sizes(), x.options());
         const Tensor weights = at::zeros({chunk_count(rows), width}, weight.options());
         const Tensor biases = at::zeros({chunk_count(rows), width}, weight.options());
         split_chunks(x, rows, width, [&](std::int64_t begin, std::int64_t end, std::int64_t chunk) {
@@ -128,8 +138,12 @@ std::tuple<Tensor, Tensor, Tensor> norm_rows_backward(const Tensor& dy, const Te
         dbias = sum_chunks<T>(biases);
       });
   if (done) return {dx, dweight, dbias};
-  return at::native_layer_norm_backward(gradient.to(x.scalar_type()), dense, weight.sizes(), mean,
-                                        rstd, weight, weight, {true, true, true});
+  const Tensor wide = gradient.to(x.scalar_type());
+  if (x.is_meta()) {
+    return {at::empty(x.sizes(), x.options()), at::empty_like(weight), at::empty_like(weight)};
+  }
+  return at::native_layer_norm_backward(wide, dense, weight.sizes(), mean, rstd, weight, weight,
+                                        {true, true, true});
 }
 
 void bias_gelu(const Tensor& x, const Tensor& bias, const Tensor& h, const Tensor& slope) {
@@ -172,8 +186,9 @@ Tensor add_scaled(Tensor u, const Tensor& f, double factor, bool over_u) {
   if (dense && with_kernels(u, type, f.scalar_type(), add)) return sum;
   const bool whole = !at::isFloatingType(u.scalar_type());
   const auto wide = u.scalar_type() == at::kLong ? at::kDouble : at::kFloat;
-  const Tensor change = whole ? f.to(wide).mul(factor).round_().to(u.scalar_type()) : f.mul(factor);
-  return over_u ? u.add_(change) : u.add(change);
+  const Tensor change = whole ? f.to(wide).mul(factor).round_().to(u.scalar_type()) : f;
+  const at::Scalar times = whole ? at::Scalar(1) : at::Scalar(factor);
+  return over_u ? u.add_(change, times) : u.add(change, times);
 }
 
 Tensor sum_rows(const Tensor& x, at::ScalarType dtype) {

@@ -8,7 +8,7 @@ namespace pareprop {
 
 // The row kernels on tensors: rows split over the threads, sums over rows in fixed chunks, so that
 // the bits do not depend on the number of threads. No autograd. Where there is no kernel (another
-// device or type), torch's operators. Rows run along the last dimension.
+// type, or Note [Two ways of an op]), torch's operators. Rows run along the last dimension.
 
 // Layer norm of x in `dtype`, mean and rstd (rows).
 std::tuple<at::Tensor, at::Tensor, at::Tensor> norm_rows(const at::Tensor& x,

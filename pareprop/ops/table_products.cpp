@@ -12,6 +12,7 @@
 #include <algorithm>
 
 #include "pareprop/memory/meter.h"
+#include "pareprop/ops/device_path.h"
 #include "pareprop/ops/product.h"
 
 namespace pareprop {
@@ -28,8 +29,10 @@ void by_parts(std::int64_t all, std::int64_t some, const Body& body) {
   }
 }
 
-// Of words, in a product: what is made of a part stays in a core's cache.
-constexpr std::int64_t kWordsAtATime = 1024;
+// Of the table, in a product: what is made of a part stays in a core's cache.
+std::int64_t words_at_a_time(const Tensor& table) {
+  return rows_at_a_time(table, table.size(0), 1024);
+}
 
 Tensor in_rows(const Tensor& x, at::ScalarType dtype) {
   return x.reshape({-1, x.size(-1)}).to(dtype);
@@ -40,7 +43,7 @@ Tensor scores_of(const Tensor& x, const Tensor& table, const Tensor& bias, at::S
   auto sizes = x.sizes().vec();
   sizes.back() = table.size(0);
   const Tensor scores = at::empty(sizes, x.options()).flatten(0, -2), rows = in_rows(x, dtype);
-  by_parts(table.size(0), kWordsAtATime, [&](std::int64_t first, std::int64_t count) {
+  by_parts(table.size(0), words_at_a_time(table), [&](std::int64_t first, std::int64_t count) {
     const Tensor part = table.narrow(0, first, count).to(dtype);
     Tensor out = scores.narrow(1, first, count);
     at::add_out(out, product(rows, part.t(), x.scalar_type()), bias.narrow(0, first, count));
@@ -101,7 +104,7 @@ struct TableProducts : torch::autograd::Function<TableProducts> {
     const Tensor of_scores = gradients[0].reshape({-1, table.size(0)});
     TableGradients all(x, table, context->saved_data["dtype"].toScalarType(),
                        context->needs_input_grad(1));
-    by_parts(table.size(0), kWordsAtATime, [&](std::int64_t first, std::int64_t count) {
+    by_parts(table.size(0), words_at_a_time(table), [&](std::int64_t first, std::int64_t count) {
       all.add(first, of_scores.narrow(1, first, count));
     });
     return all.list(x.sizes(), 4);
@@ -112,7 +115,8 @@ struct TableProducts : torch::autograd::Function<TableProducts> {
 Tensor log_sums(const Tensor& scores) {
   constexpr std::int64_t kScoresAtATime = 1 << 20;
   Tensor sums = at::empty({scores.size(0)}, scores.options());
-  const std::int64_t some = std::max<std::int64_t>(1, kScoresAtATime / scores.size(1));
+  const std::int64_t some = rows_at_a_time(
+      scores, scores.size(0), std::max<std::int64_t>(1, kScoresAtATime / scores.size(1)));
   by_parts(scores.size(0), some, [&](std::int64_t first, std::int64_t count) {
     const Tensor part = scores.narrow(0, first, count), top = part.amax(1, true);
     sums.narrow(0, first, count).copy_(part.sub(top).exp_().sum(1).log_().add_(top.squeeze(1)));
@@ -138,7 +142,7 @@ struct TableLossFunction : torch::autograd::Function<TableLossFunction> {
     const Tensor share = gradients[0].div(static_cast<double>(scores.size(0)));
     TableGradients all(x, table, context->saved_data["dtype"].toScalarType(),
                        context->needs_input_grad(1));
-    by_parts(table.size(0), kWordsAtATime, [&](std::int64_t first, std::int64_t count) {
+    by_parts(table.size(0), words_at_a_time(table), [&](std::int64_t first, std::int64_t count) {
       Tensor of_scores = scores.narrow(1, first, count).sub(sums).exp_();
       const Tensor place = targets.sub(first), within = place.clamp(0, count - 1);
       const Tensor right = within.eq(place).to(of_scores.scalar_type());  // among these words

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "pareprop/ops/describe.h"
+#include "pareprop/ops/device_path.h"
 
 namespace pareprop {
 namespace {
@@ -49,24 +50,28 @@ void copy_rows(const Tensor& from, const Tensor& source, const Tensor& to) {
   });
 }
 
-Tensor rearranged(const Tensor& x, const Tensor& source) {
-  if (x.is_cpu() || x.is_meta()) {
+Tensor rearranged(const Tensor& x, const Tensor& source, bool has_empty) {
+  if (runs_kernels(x) || x.is_meta()) {
     Tensor y = at::empty({x.size(0), source.size(0), x.size(2)}, x.options().requires_grad(false));
     if (x.is_cpu()) copy_rows(x.contiguous(), source, y);
     return y;
   }
+  if (!has_empty) return at::index_select(x, 1, source);
   return at::index_select(x, 1, source.clamp_min(0)).masked_fill_(source.lt(0).unsqueeze(-1), 0.0);
 }
 
 // A scatter backward would be the general rule; as no token comes twice, the inverse map serves.
 struct RearrangeFunction : torch::autograd::Function<RearrangeFunction> {
   static Tensor forward(AutogradContext* ctx, const Tensor& x, const Tensor& source,
-                        const Tensor& inverse) {
+                        const Tensor& inverse, bool has_empty, bool has_dropped) {
     ctx->saved_data["inverse"] = inverse;
-    return rearranged(x, source);
+    ctx->saved_data["has_dropped"] = has_dropped;
+    return rearranged(x, source, has_empty);
   }
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
-    return {rearranged(grads[0], ctx->saved_data["inverse"].toTensor()), {}, {}};
+    const Tensor dx = rearranged(grads[0], ctx->saved_data["inverse"].toTensor(),
+                                 ctx->saved_data["has_dropped"].toBool());
+    return {dx, {}, {}, {}, {}};
   }
 };
 
@@ -83,7 +88,10 @@ TokenMap make_token_map(const std::vector<std::int64_t>& source, std::int64_t to
     }
     inverse[static_cast<std::size_t>(token)] = static_cast<std::int64_t>(i);
   }
-  return {long_tensor(source), long_tensor(inverse)};
+  const auto has_none = [](const std::vector<std::int64_t>& places) {
+    return std::find(places.begin(), places.end(), -1) != places.end();
+  };
+  return {long_tensor(source), long_tensor(inverse), has_none(source), has_none(inverse)};
 }
 
 at::Tensor rearrange_tokens(const at::Tensor& x, const TokenMap& map) {
@@ -92,7 +100,7 @@ at::Tensor rearrange_tokens(const at::Tensor& x, const TokenMap& map) {
                                 std::to_string(map.inverse.size(0)) + ", width], got " +
                                 describe(x));
   }
-  return RearrangeFunction::apply(x, map.source, map.inverse);
+  return RearrangeFunction::apply(x, map.source, map.inverse, map.has_empty, map.has_dropped);
 }
 
 }  // namespace pareprop

@@ -11,9 +11,13 @@ namespace pareprop {
 struct TokenMap {
   at::Tensor source;   // Long (tokens after): the token before that comes here, -1 for none
   at::Tensor inverse;  // Long (tokens before): where it went to, -1 for nowhere
+  // Whether `source` and `inverse` have a -1, as a device's values are not looked at.
+  bool has_empty = true, has_dropped = true;
 
-  TokenMap reversed() const { return {inverse, source}; }
-  TokenMap to(at::Device device) const { return {source.to(device), inverse.to(device)}; }
+  TokenMap reversed() const { return {inverse, source, has_dropped, has_empty}; }
+  TokenMap to(at::Device device) const {
+    return {source.to(device), inverse.to(device), has_empty, has_dropped};
+  }
 };
 
 // The map with this source, of a sequence of `tokens`. Throws std::invalid_argument when a token is

@@ -7,13 +7,15 @@
 #include <utility>
 
 #include "pareprop/memory/meta_meter.h"
+#include "pareprop/ops/device_path.h"
 #include "pareprop/ops/mac_counter.h"
 #include "pareprop/ops/meta_kernels.h"
+#include "pareprop/reversible/taken_gradients.h"
 
 namespace pareprop::plan {
 namespace {
 
-constexpr int kSerial = 1, kOverlapped = 2;  // lanes
+constexpr LanesMeant kSerial{.count = 1};
 
 // What a lean tape computes again has multiply-accumulates of attention's scores only. The rest is
 // taken for this part of a block's recomputation; less was seen in every family, in times too short
@@ -28,14 +30,14 @@ struct Window {
 
 // A task belongs to its own block, or, with overlap, to that whose gradients have begun last:
 // recoveries of lower blocks and left-over weight gradients run beside it.
-std::vector<Window> windows(const MeteredRun& run, int depth, int lanes) {
+std::vector<Window> windows(const MeteredRun& run, int depth, bool overlap) {
   std::vector<Window> all(static_cast<std::size_t>(depth));
   int lowest = depth - 1;
   for (int id = 0; id < run.graph.size(); ++id) {
     const Task& task = run.graph[id];
     const MeteredTask& metered = run.tasks[static_cast<std::size_t>(id)];
     const bool own = task.stack == 0;
-    if (own && (lanes == kSerial || task.kind == TaskKind::gradient)) {
+    if (own && (!overlap || task.kind == TaskKind::gradient)) {
       lowest = std::min(lowest, task.block());
     }
     Window& window = all[static_cast<std::size_t>(lowest)];
@@ -55,11 +57,28 @@ memory::Usage minus_live(memory::Usage usage, const memory::Usage& part) {
   return usage;
 }
 
+// Of a block: samples of its streams, on an accelerator as many again to compare them with, and
+// the extremes of exact streams and of what is added to them, each at least a piece of 512 bytes.
+std::int64_t probe_bytes(const StepShape& shape) {
+  if (shape.device.is_cpu()) return 512;
+  return 2 * 512 * (shape.arithmetic == Arithmetic::exact ? 6 : 2);
+}
+
 std::int64_t minus(std::int64_t peak, std::int64_t before) {
   return std::max<std::int64_t>(0, peak - before);
 }
 
 }  // namespace
+
+MakeState copies_of_weights(int copies) {
+  return [copies](const std::vector<at::Tensor>& weights) {
+    std::vector<at::Tensor> state;
+    for (int copy = 0; copy < copies; ++copy) {
+      for (const at::Tensor& weight : weights) state.push_back(at::empty_like(weight));
+    }
+    return state;
+  };
+}
 
 StepPlan step_plan(const Choice& choice, bool recompute_between) {
   StepPlan plan{.recompute_between = recompute_between};
@@ -73,23 +92,32 @@ StepPlan step_plan(const Choice& choice, bool recompute_between) {
   return plan;
 }
 
+// Network::step of an accelerator: see make_executor.
+LanesMeant DryStep::overlapped() const {
+  return on_streams() ? LanesMeant{.count = 3, .streams = true} : LanesMeant{.count = 2};
+}
+
 DryStep::DryStep(const MakeNetwork& make, const StepShape& shape) : shape_(shape) {
   memory::install_meta_meter();
   install_meta_kernels();
+  if (on_streams()) pools_ = std::make_shared<memory::DevicePools>();
+  const memory::MetaPoolsScope pools(pools_);
   const memory::Usage before = memory::usage(memory::Counted::meta);
   network_ = make();
   for (const at::Tensor& weight : network_->weights()) {
     if (weight.is_meta()) continue;
     throw std::invalid_argument("plan: expected a network on the meta device, got a weight on " +
                                 weight.device().str() +
-                                "; make it within a pareprop::MetaDeviceScope");
+                                "; create it inside a pareprop::MetaDeviceScope");
   }
   network_->set_options({.precision = shape_.precision, .arithmetic = shape_.arithmetic});
   memory::TagScope tag(memory::Tag::optimizer);
-  for (int copy = 0; copy < shape_.optimizer_copies; ++copy) {
+  if (shape_.optimizer_state) {
+    std::vector<at::Tensor> trained;
     for (const at::Tensor& weight : network_->weights()) {
-      if (weight.requires_grad()) optimizer_.push_back(at::empty_like(weight.detach()));
+      if (weight.requires_grad()) trained.push_back(weight.detach());
     }
+    optimizer_ = shape_.optimizer_state(trained);
   }
   own_ = minus_live(memory::usage(memory::Counted::meta), before);
 }
@@ -100,13 +128,24 @@ memory::Usage DryStep::others() const {
 
 // Returns the multiply-accumulates of the forward pass.
 Macs DryStep::backward(std::int64_t batch) {
+  const DevicePathScope path(on_streams());
+  const memory::MetaPoolsScope pools(pools_);
   const MacCounter counter;
-  network_->step(batch, std::make_shared<Pass>(0, 0));
+  std::shared_ptr<GradientTaker> taker;
+  if (shape_.updates_inside) {
+    taker = std::make_shared<TakenGradients>(*network_, [](const BlockGradients&) {});
+  }
+  network_->step(batch, std::make_shared<Pass>(0, 0, nullptr, std::move(taker),
+                                               shape_.goes_back_twice ? 2 : 1));
   return {counter.forward_macs()};
 }
 
 Macs DryStep::metered_backward(MeteredLane& lane, std::int64_t batch, bool accumulates) {
   drop_gradients(*network_);
+  if (pools_) {
+    pools_->empty_cache();
+    pools_->reset_peaks();
+  }
   if (accumulates) backward(batch);
   lane.begin();
   return backward(batch);
@@ -118,7 +157,7 @@ Prediction DryStep::run(const StepPlan& plan) {
 
 Prediction DryStep::run(const StepPlan& plan, std::int64_t batch, bool accumulates) {
   const memory::Usage before = others();
-  const auto lane = std::make_shared<MeteredLane>(kOverlapped, shape_.only_activations);
+  const auto lane = std::make_shared<MeteredLane>(overlapped(), shape_.only_activations);
   network_->set_executor(lane);
   network_->set_plan(plan);
   metered_backward(*lane, batch, accumulates);
@@ -130,9 +169,9 @@ Prediction DryStep::run(const StepPlan& plan, std::int64_t batch, bool accumulat
   usage.activation_peak -= before.activation_live;
   // Drift probes and the like, which the meta device has not; scratch of torch's own ops besides.
   std::int64_t more = 4096;
-  for (const Stack& stack : network_->stacks()) more += 512 * stack->depth();
+  for (const Stack& stack : network_->stacks()) more += probe_bytes(shape_) * stack->depth();
   usage.at_most = usage.activation_peak / 256;
-  if (plan.overlaps()) {
+  if (plan.overlaps() && !on_streams()) {
     std::int64_t worst = in_order;
     for (const MeteredRun& run : lane->runs()) worst = std::max(worst, run.worst_meeting());
     more += worst - in_order;
@@ -143,10 +182,11 @@ Prediction DryStep::run(const StepPlan& plan, std::int64_t batch, bool accumulat
   usage.total_peak += more + shape_.others(batch) - before.total_live;
   if (shape_.only_activations) usage.total_peak = usage.activation_peak;
   usage.at_most += usage.total_peak;
+  if (pools_) usage.reserved_peak = pools_->usage().peak_reserved + shape_.others(batch);
   return usage;
 }
 
-DryStep::Metered DryStep::metered(Policy policy, int lanes, bool recompute_between) {
+DryStep::Metered DryStep::metered(Policy policy, LanesMeant lanes, bool recompute_between) {
   const auto lane = std::make_shared<MeteredLane>(lanes, shape_.only_activations);
   StepPlan plan = uniform_plan(policy, /*overlap=*/true, network_->depths());
   plan.recompute_between = recompute_between;
@@ -178,15 +218,15 @@ WorkProfile DryStep::profile(bool recompute_between) {
   for (const Policy policy : kPolicies) {
     const Metered serial =
         policy == Policy::reverse ? lean : metered(policy, kSerial, recompute_between);
-    const Metered overlapped = metered(policy, kOverlapped, recompute_between);
+    const Metered beside = metered(policy, overlapped(), recompute_between);
     std::int64_t kept_below = 0;  // of lower stacks
     for (std::size_t s = 0; s < stacks; ++s) {
       StackProfileIn<Macs>& stack = profile.stacks[s];
       const int depth = network_->stacks()[s]->depth();
       if (depth == 0) continue;
-      const auto lean_windows = windows(lean.runs[s], depth, kSerial);
-      const auto own = windows(serial.runs[s], depth, kSerial);
-      const auto beside = windows(overlapped.runs[s], depth, kOverlapped);
+      const auto lean_windows = windows(lean.runs[s], depth, /*overlap=*/false);
+      const auto own = windows(serial.runs[s], depth, /*overlap=*/false);
+      const auto own_beside = windows(beside.runs[s], depth, /*overlap=*/true);
       const std::int64_t kept_here =
           minus(own.back().before, lean_windows.back().before + kept_below);
       BlockCostIn<Macs> cost{.kept = (kept_here + depth - 1) / depth};
@@ -196,7 +236,7 @@ WorkProfile DryStep::profile(bool recompute_between) {
         const std::int64_t below = kept_below + cost.kept * static_cast<std::int64_t>(i + 1);
         const std::int64_t live = lean_windows[i].before + below;
         cost.extra = std::max(cost.extra, minus(own[i].peak, live));
-        cost_beside.extra = std::max(cost_beside.extra, minus(beside[i].peak, live));
+        cost_beside.extra = std::max(cost_beside.extra, minus(own_beside[i].peak, live));
         recovered += own[i].recovered / depth;
         gradient += own[i].gradient / depth;
         forward += lean_windows[i].recovered / depth;

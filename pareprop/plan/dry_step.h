@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "pareprop/memory/device_pools.h"
 #include "pareprop/memory/meter.h"
 #include "pareprop/plan/choose.h"
 #include "pareprop/plan/metered_lane.h"
@@ -12,45 +13,62 @@
 
 namespace pareprop::plan {
 
-// What a training step holds besides a network and its activations.
+// Makes the state that an optimizer has for these weights, on the meta device as they are. Null: it
+// has none.
+using MakeState = std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>& weights)>;
+
+// As many copies of each weight as AdamW (2), SGD with momentum (1) or an average of the weights
+// (1 more) has.
+MakeState copies_of_weights(int copies);
+
+// What the memory of a training step depends on, besides the network and its plan.
 struct StepShape {
   std::int64_t batch = 1;
+  c10::Device device =
+      at::kCPU;  // that it stands for: an accelerator computes with other operators
   Precision precision = Precision::fp32;
   Arithmetic arithmetic = Arithmetic::floating;
-  int optimizer_copies = 2;       // of the weights: AdamW has two, an average one more
-  bool accumulates = false;       // gradients of an earlier micro-step are there already
-  bool only_activations = false;  // totals do not count weights, gradients and optimizer
+  MakeState optimizer_state = copies_of_weights(2);
+  bool accumulates = false;       // gradient accumulation: gradients already exist
+  bool updates_inside = false;    // the optimizer steps inside the backward pass
+  bool goes_back_twice = false;   // ... which runs a first time for the norm of all gradients
+  bool only_activations = false;  // totals leave out weights, gradients and optimizer
   std::int64_t other_bytes = 0;   // data, buffers of other processes
-  std::int64_t sample_bytes = 0;  // more of them for each sample: batches that wait
+  std::int64_t sample_bytes = 0;  // the same for each sample: batches that wait
 
   std::int64_t others(std::int64_t samples) const { return other_bytes + samples * sample_bytes; }
 };
 
 StepPlan step_plan(const Choice& choice, bool recompute_between);
 
-// Peaks that a step is expected to have, and the total that it keeps, for budgets: a little more,
-// for scratch of torch's own, and with overlap, where it is chance which temporaries meet.
+// The predicted peaks of a step. `at_most` is for budgets: the total peak and a margin, for scratch
+// memory of torch itself and, with overlap, for temporaries that may be alive at the same time.
 struct Prediction : memory::Usage {
   std::int64_t at_most = 0;
+  // On an accelerator, what its allocator takes from the device for all that: Note [Pools of an
+  // accelerator]. Totals then have the rounded bytes that the allocator counts.
+  std::int64_t reserved_peak = 0;
 };
 
-// Makes a network whose weights are on the meta device (MetaDeviceScope makes any module there).
+// Returns a network whose weights are on the meta device (create it inside a MetaDeviceScope).
 using MakeNetwork = std::function<std::shared_ptr<Network>()>;
 
-// Training steps of a network on the meta device: what they take, without taking it.
+// Runs training steps of a network on the meta device: they show how much memory a step needs
+// without using it.
 class DryStep {
  public:
-  // What the meter counts while a step is run counts as the step's: nothing else should allocate
-  // tensors meanwhile. Throws std::invalid_argument when a weight is not on the meta device.
+  // No other thread should allocate tensors while a step runs: the meter would count them too.
+  // Throws std::invalid_argument if a weight is not on the meta device.
   DryStep(const MakeNetwork& make, const StepShape& shape);
 
   const Network& network() const { return *network_; }
   const StepShape& shape() const { return shape_; }
 
-  // With overlap the totals are of the worst meeting that the schedule allows.
+  // With overlap the totals are those of the worst order that the schedule allows on a CPU's lanes
+  // (graph/worst_meeting.h). On streams there is one: that in which the host issues the tasks.
   Prediction run(const StepPlan& plan);
 
-  // The same with another batch, or another number of micro-steps.
+  // The same with another batch, with or without gradient accumulation.
   Prediction run(const StepPlan& plan, std::int64_t batch, bool accumulates);
 
   // Bytes of Note [The model of the peak], and multiply-accumulates: gradients count two for each
@@ -64,12 +82,15 @@ class DryStep {
     Macs forward;
   };
   memory::Usage others() const;  // live bytes of all else in the process
+  bool on_streams() const { return !shape_.device.is_cpu(); }
+  LanesMeant overlapped() const;
   Macs backward(std::int64_t batch);
   Macs metered_backward(MeteredLane& lane, std::int64_t batch, bool accumulates);
-  Metered metered(Policy policy, int lanes, bool recompute_between);
+  Metered metered(Policy policy, LanesMeant lanes, bool recompute_between);
 
   StepShape shape_;
-  memory::Usage own_;  // live bytes of the network and its optimizer
+  std::shared_ptr<memory::DevicePools> pools_;  // of an accelerator
+  memory::Usage own_;                           // live bytes of the network and its optimizer
   std::shared_ptr<Network> network_;
   std::vector<at::Tensor> optimizer_;
 };

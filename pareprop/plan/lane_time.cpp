@@ -21,13 +21,15 @@ Seconds seconds_in_lanes(const StackProfile& stack, const std::vector<Policy>& p
         return (stack.in_lanes.gradient + (policy == Policy::products ? again : 0.0)) / 2;
       case TaskKind::weight_gradient:
         return stack.in_lanes.weight_gradient / 2;
+      case TaskKind::update:  // not in this graph: the optimizer is not timed
+        break;
     }
     return 0.0;
   };
   const StackPlan usual;
-  const TaskGraph graph = backward_schedule(
-      keep_plan(policies),
-      {.overlap = true, .lookahead = usual.lookahead, .deferred = usual.deferred});
+  const TaskGraph graph =
+      backward_schedule(keep_plan(policies),
+                        {.overlap = true, .lookahead = usual.ahead(), .deferred = usual.deferred});
   return {simulate(graph, costs).makespan()};
 }
 

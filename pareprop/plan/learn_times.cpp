@@ -3,6 +3,7 @@
 #include <exception>
 
 #include "pareprop/plan/step_times_file.h"
+#include "pareprop/reversible/network_memory.h"
 
 namespace pareprop::plan {
 namespace {
@@ -33,18 +34,19 @@ std::optional<StepTimes> learn_times(Planner& planner, Network& network,
   auto fits = [&](Mode mode) {
     return planner.predict(planner.all(mode)).total_peak <= learn.budget;
   };
+  const c10::Device device = device_of(network);
   std::optional<StepTimesFile> file;
   if (learn.folder) {
-    file.emplace(*learn.folder, key(learn.network, network, planner.shape()));
+    file.emplace(*learn.folder, key(learn.network, network, planner.shape()), device);
     const auto [times, why_not] = learn.again ? StepTimesFile::Found{} : file->read();
     if (times && times->stacks.size() == network.stacks().size()) {
       planner.use(*times);
       return times;
     }
-    if (!why_not.empty()) say(why_not + ": measured again");
+    if (!why_not.empty()) say(why_not + ": the times are measured again");
   }
   if (!fits(Mode::reprop)) {
-    planner.use(measure_macs_per_second());
+    planner.use(measure_macs_per_second(device));
     return std::nullopt;
   }
   const NetworkRestored restored(network);
@@ -57,7 +59,7 @@ std::optional<StepTimes> learn_times(Planner& planner, Network& network,
     try {
       file->write(times);
     } catch (const std::exception& error) {
-      say(std::string("measured times were not kept: ") + error.what());
+      say(std::string("the measured times could not be saved: ") + error.what());
     }
   }
   return times;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "pareprop/graph/worst_meeting.h"
+#include "pareprop/memory/meta_meter.h"
 #include "pareprop/ops/mac_counter.h"
 #include "pareprop/reversible/torch_lanes.h"
 
@@ -52,22 +53,39 @@ std::int64_t MeteredLane::live() const {
   return only_activations_ ? usage.activation_live : usage.total_live;
 }
 
+void MeteredLane::hand_back(std::shared_ptr<const void> memory, int owner) {
+  if (order_) order_->hand_back(std::move(memory), owner);
+}
+
 void MeteredLane::run(const TaskGraph& graph, const TaskBody& body, Observer*) {
   MeteredRun run{.above = peak_since_last_run(), .graph = graph, .tasks = {}};
-  // What scratch memory products take depends on it.
-  const IntraOpThreads share(std::max(1, at::get_num_threads() / graph.lanes()));
-  for (const Task& task : graph.tasks()) {
-    reset_peaks();
-    MeteredTask metered{.before = live()};
-    const MacCounter counter;
-    body(task);
-    metered.macs = counter.macs();
-    metered.peak = peak_since_last_run();
-    run.tasks.push_back(metered);
-  }
+  run_tasks(graph, body, run.tasks);
   run.after = live();
   reset_peaks();
   runs_.push_back(std::move(run));
+}
+
+void MeteredLane::run_tasks(const TaskGraph& graph, const TaskBody& body,
+                            std::vector<MeteredTask>& tasks) {
+  struct EndOfOrder {
+    std::optional<LaneOrder>& order;
+    ~EndOfOrder() { order.reset(); }
+  } const end{order_};
+  if (meant_.streams) order_.emplace(graph);
+  // What scratch memory products take depends on it.
+  const IntraOpThreads share(std::max(1, at::get_num_threads() / graph.lanes()));
+  for (int id = 0; id < graph.size(); ++id) {
+    const memory::MetaStreamScope stream(meant_.streams ? graph[id].lane : 0);
+    reset_peaks();
+    if (order_) order_->begin(id);
+    MeteredTask metered{.before = live()};
+    const MacCounter counter;
+    body(graph[id]);
+    if (order_) order_->end(id);
+    metered.macs = counter.macs();
+    metered.peak = peak_since_last_run();
+    tasks.push_back(metered);
+  }
 }
 
 }  // namespace pareprop::plan

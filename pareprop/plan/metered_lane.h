@@ -1,9 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <vector>
 
 #include "pareprop/lanes/executor.h"
+#include "pareprop/lanes/lane_order.h"
 #include "pareprop/memory/meter.h"
 
 namespace pareprop::plan {
@@ -26,31 +29,43 @@ struct MeteredRun {
   std::int64_t worst_meeting() const;
 };
 
+// What a MeteredLane stands for, with how many lanes: that decides whether schedules overlap, and
+// on streams when memory goes back (Note [Memory between lanes]) and which pool it is of.
+struct LanesMeant {
+  int count = 1;
+  bool streams = false;  // of an accelerator; else threads
+};
+
 // Runs tasks in the order of their graph, on the caller's thread, and meters each: for steps on the
-// meta device. Says that it has `lanes` lanes, which decides whether schedules overlap. Meters all
+// meta device. On streams that is also the order in which the host allocates and frees. Meters all
 // tensors, or only activations: all but weights, gradients and optimizer.
 class MeteredLane final : public Executor {
  public:
-  explicit MeteredLane(int lanes, bool only_activations = false)
-      : lanes_(lanes), only_activations_(only_activations) {}
+  explicit MeteredLane(LanesMeant lanes, bool only_activations = false)
+      : meant_(lanes), only_activations_(only_activations) {}
 
-  int lanes() const override { return lanes_; }
+  int lanes() const override { return meant_.count; }
+  bool asynchronous() const override { return meant_.streams; }
+  void hand_back(std::shared_ptr<const void> memory, int owner) override;
   void run(const TaskGraph& graph, const TaskBody& body, Observer* observer = nullptr) override;
 
-  // Runs since then, in the order in which they ran: the network's last stack first.
+  // Runs since then, in the order in which they ran: backward passes, of the network's last stack
+  // first; on streams forward passes before them.
   void begin();
   const std::vector<MeteredRun>& runs() const { return runs_; }
   std::int64_t peak_since_last_run() const;
   memory::Usage usage() const;  // now, with the peaks since then
 
  private:
+  void run_tasks(const TaskGraph& graph, const TaskBody& body, std::vector<MeteredTask>& tasks);
   std::int64_t live() const;
   void reset_peaks();
 
-  int lanes_;
+  LanesMeant meant_;
   bool only_activations_;
   std::vector<MeteredRun> runs_;
-  memory::Usage peaks_;  // before the last reset
+  std::optional<LaneOrder> order_;  // of the run under way, on streams
+  memory::Usage peaks_;             // before the last reset
 };
 
 }  // namespace pareprop::plan

@@ -42,23 +42,23 @@ std::string parts_text(const Prediction& predicted) {
   }
   const auto largest = std::max_element(
       parts.begin(), parts.end(), [](const Part& a, const Part& b) { return a.bytes < b.bytes; });
-  return exact_bytes(predicted.at_most) + words + ", most of it " + largest->name;
+  return exact_bytes(predicted.at_most) + words + ", mostly " + largest->name;
 }
 
 std::string does_not_fit(const Plan& plan, const std::string& network, std::int64_t batch) {
   std::string line = network + " with batch " + std::to_string(batch) + " does not fit in " +
-                     exact_bytes(plan.budget) + ": the smallest budget that would do is " +
+                     exact_bytes(plan.budget) + ": the smallest budget for this batch is " +
                      exact_bytes(plan.smallest_budget);
   if (plan.largest_batch > 0) {
-    line += ", the largest batch " + std::to_string(plan.largest_batch);
+    line += ", the largest batch for this budget is " + std::to_string(plan.largest_batch);
   } else {
     line +=
-        ", and not even one sample fits: take a smaller network (--model, --depth, --width) or "
-        "more memory";
+        ", and not even one sample fits: use a smaller network (--model, --depth, --width) or more "
+        "memory";
   }
   if (plan.micro_batch > 0) {
     line += "; --batch " + std::to_string(plan.micro_batch) + " --accumulate " +
-            std::to_string(plan.accumulate) + " computes the same step in parts";
+            std::to_string(plan.accumulate) + " computes the same step in micro-batches";
   }
   return line + "; a step takes " + parts_text(plan.predicted);
 }

@@ -201,6 +201,8 @@ std::int64_t Planner::largest_batch(const StepPlan& step, std::int64_t budget, b
 }
 
 std::int64_t Planner::largest_part(const StepPlan& step, std::int64_t budget) {
+  // Between micro-batches all gradients are kept.
+  if (dry_.shape().updates_inside) return 0;
   const std::int64_t most = largest_batch(step, budget, /*accumulates=*/true);
   const std::int64_t batch = dry_.shape().batch;
   for (std::int64_t part = std::min(most, batch - 1); part >= 1; --part) {

@@ -14,24 +14,25 @@ namespace pareprop::plan {
 struct Plan {
   bool fits = false;
   std::int64_t budget = 0;
-  StepPlan step;         // the fastest that fits; when none does, the leanest
-  Prediction predicted;  // of it
-  // Of a step. Before times are known: of a machine of which only the ratios are right.
+  StepPlan step;         // the fastest that fits; if none fits, the leanest
+  Prediction predicted;  // the memory of `step`
+  // Time of a step. Without measured times only ratios of such times are meaningful.
   Seconds seconds = {};
-  std::int64_t smallest_budget = 0;  // for this batch
-  std::int64_t largest_batch = 0;    // within this budget; 0: not even one sample
-  // When it does not fit: the largest part of the batch that does, so many times; 0: none.
+  std::int64_t smallest_budget = 0;  // the smallest budget for this batch
+  std::int64_t largest_batch = 0;    // the largest batch for this budget; 0: not one sample
+  // If the batch does not fit: the largest micro-batch that does, and how many of them make the
+  // batch; 0: none fits.
   std::int64_t micro_batch = 0;
   std::int64_t accumulate = 0;
-  // When it fits only by recomputing: the largest part of the batch that would fit with everything
-  // stored, so that the batch in such parts computes less; 0: none.
+  // If the batch fits only with recomputation: the largest micro-batch that fits with everything
+  // stored; 0: none.
   std::int64_t stored_micro_batch = 0;
 };
 
-// Plans training steps of one network: the fastest within a number of bytes. What mode `auto` is.
+// Finds the fastest plan for training steps of one network in a number of bytes: mode `auto`.
 class Planner {
  public:
-  // `make` as of DryStep; called once.
+  // `make`: see DryStep. It is called once.
   Planner(const MakeNetwork& make, const StepShape& shape);
 
   const StepShape& shape() const { return dry_.shape(); }
@@ -40,14 +41,15 @@ class Planner {
   void use(MacsPerSecond rate);
 
   Plan plan(std::int64_t budget);
-  // The same without the answers for other batches and budgets.
+  // The same without smallest_budget, largest_batch and the micro-batches.
   Plan plan_step(std::int64_t budget);
 
-  // What a step that is given takes.
+  // The memory of a step with this plan.
   Prediction predict(const StepPlan& step) { return dry_.run(step); }
-  // Seconds of it by the profile, with lanes by their schedule. 0 for a plain network.
+  // The time of such a step: by the profile, and with two lanes by the schedule. 0 for a plain
+  // network.
   Seconds seconds(const StepPlan& step) const;
-  // One that keeps all of the network to a mode.
+  // The plan that a mode stands for in this network.
   StepPlan all(Mode mode) const { return dry_.network().plan_of(mode); }
 
  private:

@@ -11,11 +11,14 @@
 #include <limits>
 #include <map>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <utility>
 
+#include "pareprop/device/moment.h"
 #include "pareprop/graph/timeline.h"
 #include "pareprop/plan/lane_time.h"
+#include "pareprop/reversible/network_memory.h"
 #include "pareprop/reversible/torch_lanes.h"
 
 namespace pareprop::plan {
@@ -65,9 +68,10 @@ SeenStep timed_step(Network& network, std::int64_t samples) {
           }
         }}));
   }
-  const auto begin = Clock::now();
+  const c10::Device device = device_of(network);
+  const Moment begin(device);
   network.step(samples, std::make_shared<Pass>(0, 0));
-  step.all = seconds_since(begin);
+  step.all = Moment(device).ms_since(begin) / 1e3;
   drop_gradients(network);
   return step;
 }
@@ -84,6 +88,7 @@ StepTimes measure_step_times(Network& network, std::int64_t samples, bool overla
   // Threads stay between steps, or they would never be warm.
   const auto plan_without_tail = [&](Mode mode) {
     StepPlan plan = network.plan_of(mode);
+    plan.recompute_between = false;
     for (StackPlan& stack : plan.stacks) stack.tail = 0;
     return plan;
   };
@@ -196,34 +201,35 @@ namespace {
 double best_product_seconds(const at::Tensor& a, double for_seconds) {
   double best = std::numeric_limits<double>::infinity();
   for (const auto begin = Clock::now(); seconds_since(begin) < for_seconds;) {
-    const auto one = Clock::now();
+    const Moment one(a.device());
     at::mm(a, a);
-    best = std::min(best, seconds_since(one));
+    best = std::min(best, Moment(a.device()).ms_since(one) / 1e3);
   }
   return best;
 }
 
 }  // namespace
 
-MacsPerSecond measure_macs_per_second() {
-  constexpr std::int64_t kSide = 512;
+MacsPerSecond measure_macs_per_second(c10::Device device) {
+  // An accelerator needs a larger one to be busy.
+  const std::int64_t side = device.is_cpu() ? 512 : 4096;
   constexpr int kTries = 8;
   constexpr double kSeconds = 0.015;
   constexpr auto kPause = std::chrono::milliseconds(60);
   static std::mutex mutex;
-  static std::map<int, double> known;  // by threads
+  static std::map<std::pair<std::string, int>, double> known;  // by device and threads
   const std::lock_guard lock(mutex);
-  double& macs = known[at::get_num_threads()];
+  double& macs = known[{device.str(), at::get_num_threads()}];
   if (macs > 0.0) return {macs};
   c10::AutoGradMode no_graph(false);
-  const at::Tensor a = at::ones({kSide, kSide});
+  const at::Tensor a = at::ones({side, side}, at::device(device));
   at::mm(a, a);
   double best = best_product_seconds(a, kSeconds);
   for (int i = 1; i < kTries; ++i) {
     std::this_thread::sleep_for(kPause);
     best = std::min(best, best_product_seconds(a, kSeconds));
   }
-  macs = static_cast<double>(kSide * kSide * kSide) / best;
+  macs = static_cast<double>(side * side * side) / best;
   return {macs};
 }
 

@@ -40,7 +40,8 @@ Profile timed(const WorkProfile& work, const StepTimes& times, Macs measured_res
 Profile timed(const WorkProfile& work, MacsPerSecond rate);
 
 // By matrix products of a moderate size, in short tries over half a second, of which the best
-// counts: a busy moment does not speak for the machine. Once a process, for its number of threads.
-MacsPerSecond measure_macs_per_second();
+// counts: a busy moment does not speak for the machine. Once a process, for each device and number
+// of threads.
+MacsPerSecond measure_macs_per_second(c10::Device device = at::kCPU);
 
 }  // namespace pareprop::plan

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "pareprop/device/choose_device.h"
 #include "pareprop/io/atomic_file.h"
 #include "pareprop/io/processor.h"
 
@@ -32,9 +33,11 @@ bool is_time(double seconds) { return std::isfinite(seconds) && seconds >= 0.0; 
 
 }  // namespace
 
-std::string this_machine() {
-  return io::processor_name() + ", " + std::to_string(at::get_num_threads()) + " threads, torch " +
-         TORCH_VERSION;
+std::string this_machine(c10::Device device) {
+  return (device.is_cpu()
+              ? io::processor_name() + ", " + std::to_string(at::get_num_threads()) + " threads"
+              : device_text(device)) +
+         ", torch " + TORCH_VERSION;
 }
 
 std::optional<fs::path> cache_folder() {
@@ -47,8 +50,10 @@ std::optional<fs::path> cache_folder() {
   return std::nullopt;
 }
 
-StepTimesFile::StepTimesFile(fs::path folder, std::string key)
-    : path_(std::move(folder) / file_name(key)), key_(std::move(key)) {}
+StepTimesFile::StepTimesFile(fs::path folder, std::string key, c10::Device device)
+    : path_(std::move(folder) / file_name(device.is_cpu() ? key : key + ", " + device.str())),
+      key_(std::move(key)),
+      machine_(this_machine(device)) {}
 
 StepTimesFile::Found StepTimesFile::read() const {
   std::ifstream file(path_);
@@ -57,10 +62,10 @@ StepTimesFile::Found StepTimesFile::read() const {
   const std::string where = path_.string() + " ";
   try {
     if (json.is_discarded() || json.at("version").get<int>() != kVersion) {
-      return {std::nullopt, where + "has another format"};
+      return {std::nullopt, where + "has a different format"};
     }
     if (json.at("key").get<std::string>() != key_) return {};
-    if (json.at("machine").get<std::string>() != this_machine()) {
+    if (json.at("machine").get<std::string>() != machine_) {
       return {std::nullopt, where + "was measured on another machine (" +
                                 json.at("machine").get<std::string>() + ")"};
     }
@@ -90,7 +95,7 @@ StepTimesFile::Found StepTimesFile::read() const {
 
 void StepTimesFile::write(const StepTimes& times) const {
   nlohmann::ordered_json json{
-      {"version", kVersion}, {"machine", this_machine()}, {"key", key_}, {"rest", times.rest}};
+      {"version", kVersion}, {"machine", machine_}, {"key", key_}, {"rest", times.rest}};
   json["stacks"] = nlohmann::ordered_json::array();
   for (const StackTimes& stack : times.stacks) {
     json["stacks"].push_back({{"recover", stack.recover},

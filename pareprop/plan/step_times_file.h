@@ -1,5 +1,7 @@
 #pragma once
 
+#include <c10/core/Device.h>
+
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -8,14 +10,16 @@
 
 namespace pareprop::plan {
 
-// Processor, threads and library: times measured on another machine do not count here.
-std::string this_machine();
+// What times depend on besides the network: the processor and its threads, or the accelerator; and
+// the version of torch. Times measured on another machine do not count here.
+std::string this_machine(c10::Device device = at::kCPU);
 
-// Measured times, kept so that they are measured once. `key` names network, batch and precision.
+// Times measured on a device, kept so that they are measured once. `key` names network, batch and
+// precision.
 class StepTimesFile {
  public:
   // In `folder`, which need not be there yet.
-  StepTimesFile(std::filesystem::path folder, std::string key);
+  StepTimesFile(std::filesystem::path folder, std::string key, c10::Device device = at::kCPU);
 
   struct Found {
     std::optional<StepTimes> times;
@@ -30,6 +34,7 @@ class StepTimesFile {
  private:
   std::filesystem::path path_;
   std::string key_;
+  std::string machine_;
 };
 
 // $XDG_CACHE_HOME/pareprop or ~/.cache/pareprop; none when neither is set.

@@ -5,7 +5,7 @@
 namespace pareprop {
 
 void ExtraArguments::missing(std::size_t i) const {
-  throw std::invalid_argument(std::string(branch_) + ": it asks for extra argument " +
+  throw std::invalid_argument(std::string(branch_) + ": the branch asks for extra argument " +
                               std::to_string(i) + ", but the call has " + std::to_string(size()) +
                               "; pass it to forward() in CallOptions::extras");
 }

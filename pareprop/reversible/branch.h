@@ -15,7 +15,7 @@
 
 namespace pareprop {
 
-// The extra arguments of a call (CallOptions::extras), which outlives them.
+// A view of the extra arguments of a call (CallOptions::extras).
 class ExtraArguments {
  public:
   ExtraArguments() = default;
@@ -25,7 +25,7 @@ class ExtraArguments {
 
   std::size_t size() const { return given_ == nullptr ? 0 : given_->size(); }
   bool empty() const { return size() == 0; }
-  // Throws std::invalid_argument, naming the branch, when the call gave no such argument.
+  // Throws std::invalid_argument with the name of the branch if the call has no such argument.
   const at::Tensor& operator[](std::size_t i) const {
     if (i >= size()) missing(i);
     return (*given_)[i];
@@ -38,11 +38,11 @@ class ExtraArguments {
   std::string_view branch_;                         // who asks
 };
 
-// What a branch is called with besides its stream.
+// The arguments of a branch besides its stream.
 struct BranchCall {
   ExtraArguments extras;
-  // False: only the tape is wanted. A branch that says so (Branch::skips_output) may leave out the
-  // work that only makes its output, and return any tensor of the right shape.
+  // False: only the tape is needed. A branch with Branch::skips_output may then leave out work that
+  // is only for the output, and return any tensor of the right shape.
   bool output_needed = true;
 };
 
@@ -54,7 +54,8 @@ struct NamedParameter {
 };
 
 namespace detail {
-// Its forward takes (x, const BranchCall&). One that takes anything, as Sequential's, takes (x).
+// Its forward takes (x, const BranchCall&). A forward that takes anything, as in Sequential, gets
+// (x).
 template <typename Module>
 concept TakesBranchCall = requires(Module& module, const at::Tensor& x, const BranchCall& call) {
   { module.forward(x, call) } -> std::convertible_to<at::Tensor>;
@@ -63,13 +64,13 @@ concept TakesBranchCall = requires(Module& module, const at::Tensor& x, const Br
 }  // namespace detail
 
 // F or G of a block: pre-norm inside, no residual inside; the output has the shape of the input.
-// Any module or callable. It must compute the same again when called again: randomness through
-// pareprop::dropout and drop_path, no state changed on the way.
+// Any module or callable. A second call must give the same result: use pareprop::dropout and
+// drop_path for randomness, and change no state.
 class Branch {
  public:
-  // A module whose forward takes (x) or (x, const BranchCall&), torch::nn::Sequential among them.
-  // Also a module holder, as made by TORCH_MODULE. The module says that it honours output_needed by
-  // a member `static constexpr bool skips_output = true`.
+  // A module whose forward takes (x) or (x, const BranchCall&), such as torch::nn::Sequential. Also
+  // a module holder, as TORCH_MODULE makes it. A module that uses output_needed has the member
+  // `static constexpr bool skips_output = true`.
   template <typename Module>
   requires std::is_base_of_v<torch::nn::Module, Module> Branch(
       std::shared_ptr<Module> module)  // NOLINT: implicit, so that {attention, mlp} is a block
@@ -88,18 +89,18 @@ class Branch {
   Branch(const torch::nn::ModuleHolder<Module>& holder)  // NOLINT: implicit
       : Branch(holder.ptr()) {}
 
-  // A callable with the parameters it uses. A parameter that it uses but does not name here is an
-  // error in the backward pass: its gradient would be lost.
+  // A callable and the parameters that it uses. A parameter that is missing here is an error in the
+  // backward pass: its gradient would be lost.
   Branch(BranchFunction function, std::vector<at::Tensor> parameters);
 
-  // A callable around a module, for a forward with another signature.
+  // A module and a callable that runs it, for a forward with another signature.
   Branch(std::shared_ptr<torch::nn::Module> module, BranchFunction function);
 
   at::Tensor operator()(const at::Tensor& x, const BranchCall& call) const {
     return function_(x, call);
   }
 
-  // As they are now: freezing or replacing them takes effect at the next call of the stack.
+  // The current ones: freezing or replacing them takes effect at the next call of the stack.
   std::vector<NamedParameter> parameters() const;
   std::vector<NamedParameter> buffers() const;
 

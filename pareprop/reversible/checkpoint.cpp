@@ -32,9 +32,8 @@ struct CheckpointNode : torch::autograd::Node {
     }
     if (!x.defined()) {
       throw std::runtime_error(
-          "checkpoint: this call was differentiated already and its input is freed; use "
-          "retain_graph to "
-          "differentiate it again");
+          "checkpoint: backward already ran through this call and freed its input; use "
+          "retain_graph to run backward again");
     }
     variable_list result(leaves.size() + 1);
     if (!grads[0].defined()) return result;
@@ -47,8 +46,8 @@ struct CheckpointNode : torch::autograd::Node {
     for (std::size_t i = 0; i < leaves.size(); ++i) {
       if (!found.others[i].defined() && !names[i].empty()) {
         throw std::runtime_error("checkpoint: parameter '" + names[i] +
-                                 "' got no gradient: the module does not use it, or cut its graph. "
-                                 "Freeze it (requires_grad false)");
+                                 "' got no gradient: the module does not use it, or detaches it. "
+                                 "Freeze the parameter (requires_grad false)");
       }
       result[i + 1] = std::move(found.others[i]);
     }
@@ -74,7 +73,7 @@ at::Tensor checkpoint(const Branch& module, const at::Tensor& x, const Checkpoin
                    .autocast = AutocastState::of_this_thread(x.device().type(), options.precision),
                    .any_shape = true};
   node->x = x.detach();
-  node->versions.add(x, "checkpoint: its input");
+  node->versions.add(x, "checkpoint: the input");
 
   std::vector<at::Tensor> inputs{x};
   for (std::size_t i = 0; i < options.extras.size(); ++i) {

@@ -1,8 +1,10 @@
 #include "pareprop/reversible/drift.h"
 
+#include <ATen/ops/stack.h>
+
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
+#include <utility>
 
 namespace pareprop {
 namespace {
@@ -16,11 +18,38 @@ at::Tensor sample(const at::Tensor& u) {
   return u.reshape({-1}).slice(0, std::min(count - 1, stride / 2), std::nullopt, stride).clone();
 }
 
+// Of samples along the last dimension, relative to the largest expected value.
+at::Tensor deviation(const at::Tensor& expected, const at::Tensor& got) {
+  const at::Tensor wide = expected.to(at::kDouble);
+  const at::Tensor scale = wide.abs().amax(-1).clamp_min_(1e-30);
+  return got.to(at::kDouble).sub(wide).abs_().amax(-1).div_(scale);
+}
+
 }  // namespace
 
-DriftProbe::DriftProbe(int branches)
-    : samples_(static_cast<std::size_t>(branches)),
-      deviations_(static_cast<std::size_t>(branches)) {}
+DriftReport DriftFindings::report(c10::ArrayRef<double> values) const {
+  DriftReport report;
+  for (std::size_t i = 0; i < branches.size(); ++i) {
+    if (report.worst_branch >= 0 && values[i] <= report.worst) continue;
+    report.worst = values[i];
+    report.worst_branch = branches[i];
+  }
+  if (values.size() > branches.size()) report.at_bottom = values.back();
+  return report;
+}
+
+std::pair<int, double> DriftFindings::first_beyond(c10::ArrayRef<double> values,
+                                                   double limit) const {
+  for (std::size_t i = 0; i < branches.size(); ++i) {
+    if (!(values[i] <= limit)) return {branches[i], values[i]};
+  }
+  return {-1, 0.0};
+}
+
+DriftProbe::DriftProbe(int branches, bool together)
+    : together_(together),
+      samples_(static_cast<std::size_t>(branches)),
+      compared_(static_cast<std::size_t>(branches)) {}
 
 void DriftProbe::remember(int k, const at::Tensor& u) {
   if (u.numel() > 0) samples_[static_cast<std::size_t>(k)] = sample(u);
@@ -29,9 +58,7 @@ void DriftProbe::remember(int k, const at::Tensor& u) {
 void DriftProbe::compare(int k, const at::Tensor& u) {
   const auto at = static_cast<std::size_t>(k);
   if (!samples_[at].defined()) return;
-  const at::Tensor expected = samples_[at].to(at::kDouble);
-  const at::Tensor scale = expected.abs().max().clamp_min_(1e-30);
-  deviations_[at] = sample(u).to(at::kDouble).sub(expected).abs_().max().div_(scale);
+  compared_[at] = together_ ? sample(u) : deviation(samples_[at], sample(u));
 }
 
 void DriftProbe::compare_bottom(const at::Tensor& x1, const at::Tensor& x2) {
@@ -40,31 +67,27 @@ void DriftProbe::compare_bottom(const at::Tensor& x1, const at::Tensor& x2) {
   if (!x1.is_meta()) bottom_ = difference.abs_().max();  // there, only what this takes counts
 }
 
-DriftReport DriftProbe::report() const {
-  DriftReport report;
-  for (std::size_t k = deviations_.size(); k-- > 0;) {
-    if (!deviations_[k].defined()) continue;
-    const double deviation = deviations_[k].item<double>();
-    if (report.worst_branch < 0 || !(deviation <= report.worst)) {
-      report.worst = deviation;
-      report.worst_branch = static_cast<int>(k);
-    }
+DriftFindings DriftProbe::findings() const {
+  DriftFindings found;
+  std::vector<at::Tensor> expected, got;
+  for (std::size_t k = compared_.size(); k-- > 0;) {
+    if (!compared_[k].defined()) continue;
+    found.branches.push_back(static_cast<int>(k));
+    expected.push_back(samples_[k]);
+    got.push_back(compared_[k]);
   }
-  if (bottom_.defined()) report.at_bottom = bottom_.item<double>();
-  return report;
-}
-
-std::pair<int, double> DriftProbe::first_beyond(double limit) const {
-  for (std::size_t k = deviations_.size(); k-- > 0;) {
-    if (!deviations_[k].defined()) continue;
-    const double deviation = deviations_[k].item<double>();
-    if (!(deviation <= limit)) return {static_cast<int>(k), deviation};
+  if (!together_) {
+    found.numbers = std::move(got);
+  } else if (!got.empty()) {
+    found.numbers.push_back(deviation(at::stack(expected), at::stack(got)));
+    found.held = std::move(got);  // other lanes made them
   }
-  return {-1, 0.0};
+  if (bottom_.defined()) found.numbers.push_back(bottom_);
+  return found;
 }
 
 void DriftProbe::forget_comparisons() {
-  std::fill(deviations_.begin(), deviations_.end(), at::Tensor());
+  std::fill(compared_.begin(), compared_.end(), at::Tensor());
   bottom_.reset();
 }
 

@@ -7,9 +7,11 @@
 namespace pareprop {
 
 GradientSlots::GradientSlots(std::vector<Slot> slots, int branches,
-                             std::function<void(const BlockGradients&)> on_block)
+                             std::function<void(const BlockGradients&)> on_block,
+                             std::function<void(at::Tensor)> done_with)
     : slots_(std::move(slots)),
       on_block_(std::move(on_block)),
+      done_with_(std::move(done_with)),
       sums_(slots_.size()),
       folded_(slots_.size(), 0),
       waiting_(slots_.size()),
@@ -41,7 +43,11 @@ void GradientSlots::fold(std::size_t id) {
       sum = std::move(gradient);
       memory::retag(sum.storage().data_ptr(), memory::Tag::gradients);
     } else {
-      sum = sole_owner(sum) ? sum.add_(gradient) : sum.add(gradient);
+      const at::Tensor before =
+          std::exchange(sum, sole_owner(sum) ? sum.add_(gradient) : sum.add(gradient));
+      if (!done_with_) continue;
+      if (!before.is_same(sum)) done_with_(before);
+      done_with_(gradient);
     }
   }
 }
@@ -52,14 +58,26 @@ void GradientSlots::finish_blocks() {
     if (!delivered_[f] || !delivered_[f + 1]) return;
     if (!on_block_) continue;
     BlockGradients block{.block = next_block_, .parameters = {}, .gradients = {}};
-    for (std::size_t id = 0; id < slots_.size(); ++id) {
-      const Slot& slot = slots_[id];
-      if (!slot.parameter || slot.users.back() / 2 != next_block_ || !sums_[id].defined()) continue;
-      block.parameters.push_back(slot.leaf);
+    for (const std::size_t id : whole_with(next_block_)) {
+      if (!sums_[id].defined()) continue;
+      block.parameters.push_back(slots_[id].leaf);
       block.gradients.push_back(sums_[id]);
     }
     on_block_(block);
   }
+}
+
+std::vector<std::size_t> GradientSlots::whole_with(int block) const {
+  std::vector<std::size_t> whole;
+  for (std::size_t id = 0; id < slots_.size(); ++id) {
+    if (slots_[id].parameter && slots_[id].users.back() / 2 == block) whole.push_back(id);
+  }
+  return whole;
+}
+
+at::Tensor GradientSlots::take(std::size_t id) {
+  std::lock_guard lock(mutex_);
+  return std::exchange(sums_[id], at::Tensor());
 }
 
 std::vector<at::Tensor> GradientSlots::take() {

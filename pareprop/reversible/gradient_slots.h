@@ -24,11 +24,19 @@ class GradientSlots {
     std::vector<int> users;  // branches, from the top down
   };
 
+  // `done_with` gets what was added to a sum and is not needed any more; null: it goes at once.
   GradientSlots(std::vector<Slot> slots, int branches,
-                std::function<void(const BlockGradients&)> on_block);
+                std::function<void(const BlockGradients&)> on_block,
+                std::function<void(at::Tensor)> done_with = nullptr);
 
   // All that branch `k` gives: gradients[i] (or undefined) for slot ids[i]. Once a branch.
   void deliver(int k, const std::vector<int>& ids, std::vector<at::Tensor> gradients);
+
+  // The slots of parameters whose sums are whole with this block and the ones above, from the first
+  // on. REQUIRES: the branches of this block and of those above delivered.
+  std::vector<std::size_t> whole_with(int block) const;
+  // The sum of a slot that is whole; take() leaves it out then. Undefined: it got nothing.
+  at::Tensor take(std::size_t id);
 
   // The sums, one a slot. REQUIRES: every branch delivered.
   std::vector<at::Tensor> take();
@@ -39,6 +47,7 @@ class GradientSlots {
 
   const std::vector<Slot> slots_;
   const std::function<void(const BlockGradients&)> on_block_;
+  const std::function<void(at::Tensor)> done_with_;
   std::mutex mutex_;
   // Guarded by mutex_.
   std::vector<at::Tensor> sums_;

@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <stdexcept>
 #include <string>
+#include <unordered_map>
 #include <utility>
 
 #include "pareprop/memory/caching_allocator.h"
+#include "pareprop/ops/device_path.h"
+#include "pareprop/reversible/deferred_checks.h"
 #include "pareprop/reversible/torch_lanes.h"
 
 namespace pareprop {
@@ -24,6 +27,16 @@ void Network::check_step_plan(const StepPlan& plan) const {
                                 std::to_string(plan.stacks.size()));
   }
   for (std::size_t i = 0; i < parts.size(); ++i) check_plan(plan.stacks[i], parts[i]);
+}
+
+void Network::run_checked(const std::shared_ptr<Pass>& pass,
+                          const std::function<void(const std::shared_ptr<Pass>&)>& step) const {
+  const std::vector<at::Tensor> all = weights();
+  if (pass->checks() || all.empty() || !reads_wait(all.front().device())) return step(pass);
+  const auto checks = std::make_shared<DeferredChecks>();
+  step(std::make_shared<Pass>(pass->seed(), pass->step(), checks, pass->taker(),
+                              pass->backward_passes()));
+  checks->run();
 }
 
 StepPlan Network::plan() const {
@@ -45,6 +58,19 @@ void Network::set_plan(const StepPlan& plan) {
 void Network::set_options(const StackOptions& options) {
   options_ = options;
   for (Stack stack : stacks()) stack->set_options(options);
+}
+
+std::vector<at::Tensor> Network::block_weights() const {
+  std::unordered_map<const c10::TensorImpl*, int> users;
+  for (const Stack& stack : stacks()) {
+    for (const at::Tensor& weight : stack->parameters()) ++users[weight.unsafeGetTensorImpl()];
+  }
+  std::vector<at::Tensor> own;
+  for (const at::Tensor& weight : weights()) {
+    const auto found = users.find(weight.unsafeGetTensorImpl());
+    if (found != users.end() && found->second == 1) own.push_back(weight);
+  }
+  return own;
 }
 
 void Network::set_executor(std::shared_ptr<Executor> executor) {
@@ -76,6 +102,8 @@ TaggedGradients::TaggedGradients(const std::vector<at::Tensor>& weights) {
   for (const at::Tensor& weight : weights) {
     if (!weight.requires_grad()) continue;
     const unsigned hook = weight.register_hook([](const at::Tensor& gradient) {
+      // A gradient that was taken in the middle of the pass does not arrive.
+      if (!gradient.defined()) return;
       memory::retag(gradient.storage().data_ptr(), memory::Tag::gradients);
     });
     hooks_.emplace_back(weight, hook);
@@ -95,7 +123,8 @@ StackNetwork::StackNetwork(std::vector<Stack> stacks, std::vector<at::Tensor> we
 }
 
 void StackNetwork::step(std::int64_t samples, const std::shared_ptr<Pass>& pass) {
-  step_(samples, pass);
+  run_checked(pass, [&](const std::shared_ptr<Pass>& checked) { step_(samples, checked); });
+  if (pass->taker()) return;
   const bool any = std::any_of(weights_.begin(), weights_.end(),
                                [](const at::Tensor& weight) { return weight.grad().defined(); });
   if (!any) {

@@ -13,56 +13,63 @@
 
 namespace pareprop {
 
-// A network as planner, verify and recorder see it: its stacks, its weights and one training step.
-// models::Model is one; StackNetwork is one made of a user's own modules.
+// What the planner, verify and the recorder need of a network: its stacks, its weights and one
+// training step. models::Model is a Network. StackNetwork makes one from your own modules.
 class Network {
  public:
   virtual ~Network() = default;
 
-  // Reversible stacks from the input of the network on; none in a plain one.
+  // The reversible stacks, from input to output. A plain network has none.
   virtual const std::vector<Stack>& stacks() const = 0;
   // All parameters, each once.
   virtual std::vector<at::Tensor> weights() const = 0;
-  // A forward and a backward pass over so many samples, on the device of the weights. The same
-  // number of samples and the same pass give the same gradients, which are added to those of the
-  // weights.
+  // Those that only blocks of one stack use: their gradients are final when their block's are. As
+  // far as the stacks know; a network that uses weights of a stack elsewhere leaves them out.
+  virtual std::vector<at::Tensor> block_weights() const;
+  // Runs a forward and a backward pass over so many samples, on the device of the weights, and
+  // adds the gradients to those of the weights. The same number of samples and the same pass give
+  // the same gradients. On an accelerator the checks of the stacks are read once, at the end,
+  // unless the pass leaves them to others (Note [Reads after the step]).
   virtual void step(std::int64_t samples, const std::shared_ptr<Pass>& pass) = 0;
-  // The same, and the gradients of inputs, where the network knows of any that have one.
+  // The same. Also returns the gradients of the inputs, if the network computes any.
   virtual std::vector<at::Tensor> step_to_inputs(std::int64_t samples,
                                                  const std::shared_ptr<Pass>& pass) {
     step(samples, pass);
     return {};
   }
 
-  // Blocks of each part that a plan has policies for: of each stack, from the input on.
+  // The number of blocks of each stack, from input to output: a plan has a policy for each block.
   virtual std::vector<int> depths() const;
 
-  // How the next steps are run. Throws std::invalid_argument when the plan is not one of this
-  // network; nothing is changed then.
+  // The plan of the next steps. set_plan() throws std::invalid_argument if the plan does not fit
+  // this network, and then changes nothing.
   virtual StepPlan plan() const;
   virtual void set_plan(const StepPlan& plan);
-  // What a mode means for this network.
+  // The plan that a mode stands for in this network.
   StepPlan plan_of(Mode mode) const { return pareprop::plan_of(mode, depths()); }
   void set_mode(Mode mode) { set_plan(plan_of(mode)); }
 
-  // What the next steps compute with: the same for all stacks.
+  // The numerics of the next steps, the same for all stacks.
   const StackOptions& options() const { return options_; }
   virtual void set_options(const StackOptions& options);
 
-  // Who runs overlapped backward passes. Null: executors of the network's own, which its stacks
+  // Runs the overlapped backward passes. Null: the network has its own executors, which its stacks
   // share.
   const std::shared_ptr<Executor>& executor() const { return executor_; }
   void set_executor(std::shared_ptr<Executor> executor);
 
-  // While it is set, steps go through ordinary autograd, with everything stored: the oracle.
+  // If true, steps use ordinary autograd with everything stored: the reference of all tests.
   void set_reference(bool reference);
 
   // The largest drift of all stacks in their last backward passes.
   DriftReport drift() const;
 
  protected:
-  // Throws std::invalid_argument when the plan is not one for parts of depths().
+  // Throws std::invalid_argument if the plan does not fit depths().
   void check_step_plan(const StepPlan& plan) const;
+  // Runs `step` with the pass, or with one like it whose checks are run after it.
+  void run_checked(const std::shared_ptr<Pass>& pass,
+                   const std::function<void(const std::shared_ptr<Pass>&)>& step) const;
   bool recompute_between() const { return recompute_between_; }
   void set_recompute_between(bool recompute) { recompute_between_ = recompute; }
 
@@ -75,8 +82,8 @@ class Network {
   bool recompute_between_ = false;
 };
 
-// Lets the meter count gradients that ordinary autograd makes for these weights as gradients, as
-// stacks do for theirs. Until it goes.
+// While it lives, the meter tags the gradients that ordinary autograd makes for these weights as
+// gradients. Stacks do this for their own weights.
 class TaggedGradients {
  public:
   explicit TaggedGradients(const std::vector<at::Tensor>& weights);
@@ -88,20 +95,20 @@ class TaggedGradients {
   std::vector<std::pair<at::Tensor, unsigned>> hooks_;
 };
 
-// Stacks with anything ordinary before, between and behind them.
+// Stacks with ordinary modules before, between and after them.
 class StackNetwork : public Network {
  public:
-  // One training step: forward pass, loss, loss.backward(). It gives `pass` to every stack that it
-  // calls (CallOptions::pass), so that their randomness can be repeated and recovery can begin in
-  // the next stack early.
+  // One training step: forward pass, loss, loss.backward(). It must give `pass` to every stack that
+  // it calls (CallOptions::pass): then the randomness can be repeated, and recovery of the next
+  // stack can begin early.
   using Step = std::function<void(std::int64_t samples, const std::shared_ptr<Pass>& pass)>;
 
-  // `stacks` in the order in which a step calls them.
+  // `stacks`: in the order in which a step calls them.
   StackNetwork(std::vector<Stack> stacks, std::vector<at::Tensor> weights, Step step);
 
   const std::vector<Stack>& stacks() const override { return stacks_; }
   std::vector<at::Tensor> weights() const override { return weights_; }
-  // Throws std::runtime_error when the step leaves no gradient in any weight.
+  // Throws std::runtime_error if no weight has a gradient after the step.
   void step(std::int64_t samples, const std::shared_ptr<Pass>& pass) override;
 
  private:
@@ -111,8 +118,7 @@ class StackNetwork : public Network {
   TaggedGradients tagged_;
 };
 
-// Restores plan, options and executor of a network when it goes: whoever tries something leaves no
-// trace.
+// Its destructor restores the plan, the options and the executor that the network had.
 class NetworkRestored {
  public:
   explicit NetworkRestored(Network& network);

@@ -8,26 +8,46 @@
 
 namespace pareprop {
 
+class DeferredChecks;
+class GradientTaker;
 class StackCall;
 
-// One forward pass of a model through its stacks: what they draw their randomness from, and how the
-// backward pass of one finds the next one below, to begin its recovery early. Thread-safe.
+// One forward pass of a model through its stacks. It holds the seed and the step for randomness,
+// and lets the backward pass of a stack begin the recovery of the stack below early. Thread-safe.
 class Pass {
  public:
-  Pass(std::uint64_t seed, std::uint64_t step) : seed_(seed), step_(step) {}
+  // `checks`: who reads what the stacks have to check of a pass on an accelerator (Note [Reads
+  // after the step]), and when. Null: each stack at the end of its backward pass, or of its forward
+  // pass where there is none to come; it is waited for then. On the CPU stacks check at once,
+  // always. `taker`: who gets the gradients of blocks in the middle of backward passes; null: they
+  // are left to autograd. `backward_passes`: how often Network::step() runs back; all but the last
+  // keep the graph.
+  Pass(std::uint64_t seed, std::uint64_t step, std::shared_ptr<DeferredChecks> checks = nullptr,
+       std::shared_ptr<GradientTaker> taker = nullptr, int backward_passes = 1)
+      : seed_(seed),
+        step_(step),
+        checks_(std::move(checks)),
+        taker_(std::move(taker)),
+        backward_passes_(backward_passes) {}
 
   std::uint64_t seed() const { return seed_; }
   std::uint64_t step() const { return step_; }
+  const std::shared_ptr<DeferredChecks>& checks() const { return checks_; }
+  const std::shared_ptr<GradientTaker>& taker() const { return taker_; }
+  int backward_passes() const { return backward_passes_; }
 
-  // The position of a new call in the pass: 0, 1, 2, ... from the input of the model on.
+  // Returns the position of a new call in the pass: 0, 1, 2, ... from input to output.
   int enter(const std::shared_ptr<StackCall>& call);
 
-  // The call at `position`, or nullptr when it is gone.
+  // The call at `position`, or nullptr if it was destroyed.
   std::shared_ptr<StackCall> call(int position) const;
 
  private:
   const std::uint64_t seed_;
   const std::uint64_t step_;
+  const std::shared_ptr<DeferredChecks> checks_;
+  const std::shared_ptr<GradientTaker> taker_;
+  const int backward_passes_;
   mutable std::mutex mutex_;
   std::vector<std::weak_ptr<StackCall>> calls_;  // guarded by mutex_
 };

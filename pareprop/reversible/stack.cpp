@@ -18,22 +18,18 @@ namespace {
 // The node of one call: inputs x1, x2 and StackCall::leaves(), outputs y1 and y2.
 struct StackNode : torch::autograd::Node {
   std::shared_ptr<StackCall> call;
-  std::shared_ptr<StackImpl> stack;
 
   torch::autograd::variable_list apply(torch::autograd::variable_list&& grads) override {
     if (c10::GradMode::is_enabled()) {
       throw std::runtime_error(
           "stack: the gradient of a gradient (create_graph) is not available, because the forward "
-          "pass "
-          "was not stored; use Stack::reference for it");
+          "pass was not stored; use Stack::reference for it");
     }
     if (!grads[0].defined() && !grads[1].defined()) {
       return torch::autograd::variable_list(num_outputs());
     }
-    auto result = call->backward(std::move(grads[0]), std::move(grads[1]),
-                                 torch::autograd::get_current_graph_task_keep_graph());
-    stack->report(call->drift());
-    return result;
+    return call->backward(std::move(grads[0]), std::move(grads[1]),
+                          torch::autograd::get_current_graph_task_keep_graph());
   }
 
   void release_variables() override { call->release(); }
@@ -108,7 +104,7 @@ void StackImpl::check_streams(const at::Tensor& x1, const at::Tensor& x2) const 
   if (x1.scalar_type() != stream_dtype(options_.precision)) {
     fail(std::string(c10::toString(stream_dtype(options_.precision))) + " streams with precision " +
          std::string(pareprop::name(options_.precision)) +
-         " (branches compute in lower precision by themselves, streams must not)");
+         " (the branches convert to lower precision themselves; streams must not)");
   }
 }
 
@@ -122,14 +118,16 @@ std::pair<at::Tensor, at::Tensor> StackImpl::forward(const at::Tensor& x1, const
   const auto leaves = state->leaves();
   inputs.insert(inputs.end(), leaves.begin(), leaves.end());
   const bool for_backward = torch::autograd::compute_requires_grad(inputs);
-  if (for_backward && plan_.overlap) state->run_on(executors_->get(x1.device(), plan_.lanes));
-  auto [y1, y2] = state->forward(x1, x2, for_backward);
-  if (!for_backward) return {y1, y2};
-
+  if (!for_backward) return state->forward(x1, x2, false);
+  if (plan_.overlap) state->run_on(executors_->get(x1.device(), plan_.lanes));
+  // Before the forward pass: where a parameter is first used, its gradient is accumulated later,
+  // and that is the caller's stream.
   auto node = c10::make_intrusive<StackNode>();
-  node->call = std::move(state);
-  node->stack = std::dynamic_pointer_cast<StackImpl>(shared_from_this());
   node->set_next_edges(torch::autograd::collect_next_edges(inputs));
+  state->report_to([stack = std::dynamic_pointer_cast<StackImpl>(shared_from_this())](
+                       const DriftReport& drift) { stack->report(drift); });
+  auto [y1, y2] = state->forward(x1, x2, true);
+  node->call = std::move(state);
   torch::autograd::set_history(y1, node);
   torch::autograd::set_history(y2, node);
   return {y1, y2};

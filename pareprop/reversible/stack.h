@@ -22,59 +22,60 @@ namespace pareprop {
 
 class Executors;
 
-// What a call of a stack may be given besides the two streams.
+// Optional arguments of a call of a stack, besides the two streams.
 struct CallOptions {
-  // Passed on to every branch: masks, bias tables, ... Those that require gradient receive it.
+  // Tensors for every branch: masks, bias tables, ... Those that require gradients get them.
   std::vector<at::Tensor> extras = {};
-  // The pass of the model that this call belongs to; null: a new one of the stack's own.
+  // The pass of the model that this call belongs to. Null: the stack makes a new one.
   std::shared_ptr<Pass> pass = nullptr;
 };
 
 // Consecutive reversible blocks, differentiated as one node of the autograd graph.
 //
-// Parameters are inputs of that node and their gradients its outputs: autograd::grad, hooks, frozen
-// and shared parameters work as with ordinary autograd. Several calls may be open before one
-// backward. Calls from several threads are safe as long as the branches' own forward is.
+// Parameters are inputs of this node and their gradients are its outputs: autograd::grad, hooks,
+// frozen and shared parameters work as with ordinary autograd. Several forward calls may come
+// before one backward. Calls from several threads are safe if the forward of the branches is.
 class StackImpl : public torch::nn::Module {
  public:
   explicit StackImpl(std::vector<Block> blocks, Mode mode = Mode::pareprop,
                      StackOptions options = {});
   StackImpl(std::vector<Block> blocks, StackPlan plan, StackOptions options = {});
 
-  // y1 and y2. Throws std::invalid_argument when the streams differ in shape, dtype or device or
-  // are not float32 or float64.
+  // Returns y1 and y2. Throws std::invalid_argument if the streams differ in shape, dtype or
+  // device, or are not float32 or float64.
   std::pair<at::Tensor, at::Tensor> forward(const at::Tensor& x1, const at::Tensor& x2,
                                             const CallOptions& call = {});
 
-  // The same through ordinary autograd, everything stored: what forward() is compared with.
+  // The same with ordinary autograd and everything stored. Tests compare forward() with it.
   std::pair<at::Tensor, at::Tensor> reference(const at::Tensor& x1, const at::Tensor& x2,
                                               const CallOptions& call = {});
 
   int depth() const { return static_cast<int>(branches_->size() / 2); }
 
-  // How the next calls are trained; calls under way keep theirs. set_plan() throws
-  // std::invalid_argument when the plan is not one of a stack of this depth.
+  // The plan of the next calls; calls that have begun keep their plan. set_plan() throws
+  // std::invalid_argument if the plan does not fit a stack of this depth.
   const StackPlan& plan() const { return plan_; }
   void set_plan(StackPlan plan);
 
-  // What the next calls compute with.
+  // The numerics of the next calls.
   const StackOptions& options() const { return options_; }
   void set_options(const StackOptions& options) { options_ = options; }
 
-  // Until the handle goes, `observer` is told of every pass. Several may watch at once.
+  // Calls the functions of `observer` in every pass until the handle is destroyed. Several
+  // observers may watch at the same time.
   Watch watch(StackObserver observer) const { return observers_->add(std::move(observer)); }
 
-  // Who runs overlapped backward passes of the next calls; may be shared by stacks. Null: executors
-  // of the stack's own, by device.
+  // Runs the overlapped backward passes of the next calls. Stacks may share one. Null: the stack
+  // has its own executors, one for each device.
   void set_executor(std::shared_ptr<Executor> executor);
   void set_executors(std::shared_ptr<Executors> executors);
 
-  // While it is set, forward() is reference().
+  // If true, forward() does what reference() does.
   void set_reference(bool reference) { reference_ = reference; }
 
-  // Of the last backward pass that ended.
+  // The drift of the last backward pass whose checks have run (Note [Reads after the step]).
   DriftReport drift() const;
-  // For the autograd node.
+  // Internal: calls of the stack call this.
   void report(const DriftReport& drift);
 
  private:
@@ -94,7 +95,7 @@ class StackImpl : public torch::nn::Module {
   DriftReport drift_;  // guarded by mutex_
 };
 
-// A shared handle, as every module of torch has; copies share parameters.
+// A shared handle, like every module holder of torch: copies share the parameters.
 class Stack : public torch::nn::ModuleHolder<StackImpl> {
  public:
   using torch::nn::ModuleHolder<StackImpl>::ModuleHolder;

@@ -6,9 +6,11 @@
 #include <stdexcept>
 #include <unordered_map>
 
-#include "pareprop/lanes/span_recorder.h"
+#include "pareprop/graph/schedule.h"
 #include "pareprop/memory/meter.h"
+#include "pareprop/ops/device_path.h"
 #include "pareprop/ops/random_stream.h"
+#include "pareprop/reversible/pass_times.h"
 
 namespace pareprop {
 namespace {
@@ -67,8 +69,8 @@ void StackCall::collect_leaves() {
       const std::string full = where(k) + ": parameter '" + name + "'";
       if (!tensor.is_leaf()) {
         throw std::invalid_argument(full +
-                                    " is not a leaf of the graph; pass what was computed from "
-                                    "other tensors as an extra argument of the call");
+                                    " is not a leaf of the autograd graph; pass a tensor that is "
+                                    "computed from others as an extra argument of the call");
       }
       use(k, tensor, full, true);
     }
@@ -81,6 +83,10 @@ std::vector<at::Tensor> StackCall::branch_leaves(int k) const {
     result.push_back(slots_[static_cast<std::size_t>(id)].leaf);
   }
   return result;
+}
+
+std::vector<at::Tensor> StackCall::own_leaves(int k) const {
+  return on_streams() ? branch_leaves(k) : std::vector<at::Tensor>{};
 }
 
 std::vector<at::Tensor> StackCall::leaves() const {
@@ -103,9 +109,12 @@ std::pair<at::Tensor, at::Tensor> StackCall::forward(const at::Tensor& x1, const
   autocast_ = AutocastState::of_this_thread(x1.device().type(), options_.precision);
   one_input_ = x1.is_same(x2);
   device_ = x1.device();
+  checks_ =
+      reads_wait(device_) && pass_->checks() ? pass_->checks() : std::make_shared<DeferredChecks>();
+  RangeProbe range(*arithmetic_, reads_wait(device_));
   if (for_backward) {
-    keep_ = keep_plan(plan_.policies, {.tail = plan_.kept_tail()});
-    probe_ = std::make_unique<DriftProbe>(count);
+    keep_ = keep_plan(plan_.policies, {.tail = plan_.kept_tail(on_streams())});
+    probe_ = std::make_unique<DriftProbe>(count, reads_wait(device_));
   } else {
     keep_.branches.resize(static_cast<std::size_t>(count));
   }
@@ -115,47 +124,36 @@ std::pair<at::Tensor, at::Tensor> StackCall::forward(const at::Tensor& x1, const
   tapes_.resize(static_cast<std::size_t>(count));
   {
     memory::TagScope tag(memory::Tag::streams);
-    for (const auto& [x, name] : {std::pair{x1, "x1"}, std::pair{x2, "x2"}}) {
-      const std::string error =
-          arithmetic_->exact() ? arithmetic_->range_error(x.new_zeros({1}), x) : std::string();
-      if (!error.empty())
-        throw std::invalid_argument("stack: input " + std::string(name) + ": " + error);
-    }
-    u[0] = arithmetic_->enter(x1.detach().contiguous());
-    u[1] = one_input_ ? u[0] : arithmetic_->enter(x2.detach().contiguous());
+    range.input("x1", x1);
+    range.input("x2", x2);
   }
 
   Watchers watchers = observers_->now();
-  std::optional<SpanRecorder> recorder;
+  std::shared_ptr<PassTimes> times;
   if (watchers.any(&StackObserver::on_forward) || watchers.any(&StackObserver::on_task)) {
-    recorder.emplace(&watchers);
+    times = std::make_shared<PassTimes>(device_, &watchers);
   }
-  for (int k = 0; k < count; ++k) {
-    if (recorder) recorder->on_begin(k, 0);
-    const auto at = static_cast<std::size_t>(k);
-    const BranchKeep& keep = keep_.branches[at];
-    const BranchSetting branch = setting(k);
-    const at::Tensor x = arithmetic_->leave(u[at + 1]);
-    at::Tensor f;
-    if (for_backward && keep.tape) {
-      std::tie(tapes_[at], f) = record_tape(branch, x, tape_extras_, {.lean = keep.lean});
-      check_no_unknown_leaf(branch, tapes_[at], branch_leaves(k));
-    } else {
-      f = run_branch(branch, x, extras_);
+  const auto run = [&](int k, int lane) {
+    if (k == 0) {
+      memory::TagScope tag(memory::Tag::streams);
+      u[0] = arithmetic_->enter(x1.detach().contiguous());
+      u[1] = one_input_ ? u[0] : arithmetic_->enter(x2.detach().contiguous());
     }
-    const std::string error = arithmetic_->range_error(u[at], f);
-    if (!error.empty()) throw std::runtime_error(branch.where + ": " + error);
-    if (for_backward) {
-      if (keep.value) kept_[at] = u[at];
-      // A meta tensor has no values that could drift.
-      if (keep.needs_recover() && !device_.is_meta()) probe_->remember(k, u[at]);
-    }
-    memory::TagScope tag(memory::Tag::streams);
-    u[at + 2] = arithmetic_->add(std::move(u[at]), f);
-    if (recorder) recorder->on_end(k, 0);
+    if (times) times->on_begin(k, lane);
+    run_forward(k, u, range, for_backward);
+    if (times) times->on_end(k, lane);
+  };
+  if (on_streams()) {
+    executor_->run(forward_schedule(count, executor_->lanes(), ahead()),
+                   [&](const Task& task) { run(task.branch, task.lane); });
+  } else {
+    for (int k = 0; k < count; ++k) run(k, 0);
   }
-  if (recorder) watchers.forward(recorder->timeline());
+  if (times) {
+    when_done([times, observers = observers_] { observers->now().forward(times->timeline()); });
+  }
 
+  range.defer_to(*checks_);
   const auto top = static_cast<std::size_t>(count);
   std::pair outputs{arithmetic_->leave(u[top]), arithmetic_->leave(u[top + 1])};
   if (for_backward) {
@@ -165,15 +163,48 @@ std::pair<at::Tensor, at::Tensor> StackCall::forward(const at::Tensor& x1, const
     remember_versions(x1, x2);
   } else {
     release();
+    if (!defers_checks()) checks_->run();
   }
   return outputs;
+}
+
+void StackCall::when_done(std::function<void()> tell) {
+  if (!has_streams(device_)) return tell();
+  checks_->add({}, [tell = std::move(tell)](c10::ArrayRef<double>) {
+    tell();
+    return true;
+  });
+}
+
+void StackCall::run_forward(int k, std::vector<at::Tensor>& u, RangeProbe& range,
+                            bool for_backward) {
+  const auto at = static_cast<std::size_t>(k);
+  const BranchKeep& keep = keep_.branches[at];
+  const BranchSetting branch = setting(k);
+  const at::Tensor x = arithmetic_->leave(u[at + 1]);
+  at::Tensor f;
+  if (for_backward && keep.tape) {
+    std::tie(tapes_[at], f) =
+        record_tape(branch, x, tape_extras_, {.lean = keep.lean, .own_leaves = own_leaves(k)});
+    check_no_unknown_leaf(branch, tapes_[at], branch_leaves(k));
+  } else {
+    f = run_branch(branch, x, extras_);
+  }
+  range.addition(branch.where, u[at], f);
+  if (for_backward) {
+    if (keep.value) kept_[at] = u[at];
+    // A meta tensor has no values that could drift.
+    if (keep.needs_recover() && !device_.is_meta()) probe_->remember(k, u[at]);
+  }
+  memory::TagScope tag(memory::Tag::streams);
+  u[at + 2] = arithmetic_->add(std::move(u[at]), f);
 }
 
 std::pair<at::Tensor, at::Tensor> StackCall::forward_with_autograd(const at::Tensor& x1,
                                                                    const at::Tensor& x2) {
   if (options_.arithmetic == Arithmetic::exact) {
     throw std::invalid_argument(
-        "stack: integer streams have no autograd graph; compare exact arithmetic with mode stored");
+        "stack: exact (integer) streams have no autograd graph; compare with mode stored instead");
   }
   position_ = pass_->enter(shared_from_this());
   autocast_ = AutocastState::of_this_thread(x1.device().type(), options_.precision);
@@ -212,6 +243,7 @@ void StackCall::release() {
   tapes_.clear();
   live_.clear();
   deferred_.clear();
+  borrowed_.clear();
   waiting_.clear();
   versions_.clear();
   upper_.reset();

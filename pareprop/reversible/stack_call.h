@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,9 +14,11 @@
 #include "pareprop/lanes/executor.h"
 #include "pareprop/ops/deferred_gradients.h"
 #include "pareprop/reversible/branch.h"
+#include "pareprop/reversible/deferred_checks.h"
 #include "pareprop/reversible/drift.h"
 #include "pareprop/reversible/gradient_slots.h"
 #include "pareprop/reversible/pass.h"
+#include "pareprop/reversible/range_probe.h"
 #include "pareprop/reversible/stack_observer.h"
 #include "pareprop/reversible/stack_options.h"
 #include "pareprop/reversible/tape.h"
@@ -37,7 +40,8 @@ class StackCall : public std::enable_shared_from_this<StackCall> {
   };
   StackCall(Setup setup, std::shared_ptr<Pass> pass, std::vector<at::Tensor> extras);
 
-  // Who runs the backward pass, if the plan overlaps; else the thread that calls it.
+  // Who runs the backward pass, if the plan overlaps; else the thread that calls it. On streams the
+  // forward pass too: autograd runs gradients on the streams that recorded their tapes.
   void run_on(std::shared_ptr<Executor> executor) { executor_ = std::move(executor); }
 
   // The outputs. With `for_backward` false nothing is kept. Call once.
@@ -55,7 +59,8 @@ class StackCall : public std::enable_shared_from_this<StackCall> {
   // call can be differentiated again.
   std::vector<at::Tensor> backward(at::Tensor dy1, at::Tensor dy2, bool keep);
 
-  const DriftReport& drift() const { return drift_; }
+  // Who is told of the drift of each backward pass, when it is known (Note [Reads after the step]).
+  void report_to(std::function<void(const DriftReport&)> report) { report_ = std::move(report); }
   // Frees everything; backward() fails from then on.
   void release();
 
@@ -63,17 +68,31 @@ class StackCall : public std::enable_shared_from_this<StackCall> {
   void collect_leaves();
   void remember_versions(const at::Tensor& x1, const at::Tensor& x2);
   BranchSetting setting(int k) const;
+  void run_forward(int k, std::vector<at::Tensor>& u, RangeProbe& range, bool for_backward);
+  bool on_streams() const { return executor_ && executor_->asynchronous(); }
+  int ahead() const { return plan_.ahead(on_streams()); }
   double drift_limit() const;
+  bool defers_checks() const { return checks_ == pass_->checks(); }
+  // Tells of a pass: now, or on an accelerator when the checks run (Note [Reads after the step]).
+  void when_done(std::function<void()> tell);
 
   bool begin_recovery(bool keep);
   std::vector<at::Tensor> branch_leaves(int k) const;
+  std::vector<at::Tensor> own_leaves(int k) const;  // as in TapeOptions
   void run_task(const Task& task, bool keep);
   void recover(int k);
   void gradient(int k, bool keep);
   void weight_gradient(int k);
+  void update(int block);
+  bool delivers_later(int k) const;
   void deliver(int k, std::vector<at::Tensor> gradients);
+  // For a task: it is the last to use this. Note [Memory between lanes].
+  template <typename Used>
+  void done_with(Used used, int owner = Executor::kAnyLane);
+  at::Tensor sum(at::Tensor a, at::Tensor b);
   void check_drift();
   void check_missing(const std::vector<at::Tensor>& gradients) const;
+  void check_gradient(std::size_t slot, const at::Tensor& gradient) const;
   void end_backward(bool keep);
 
   int branches() const { return static_cast<int>(branches_->size()); }
@@ -109,11 +128,14 @@ class StackCall : public std::enable_shared_from_this<StackCall> {
   std::vector<at::Tensor> live_;  // u[k] as far as recovery still reads it
   at::Tensor upper_, lower_;      // du[k+2] and du[k+1]
   std::vector<DeferredGradients> deferred_;
+  std::vector<std::vector<at::Tensor>> borrowed_;  // what they read that other lanes allocated
   std::vector<std::vector<at::Tensor>> waiting_;  // gradients of a branch whose others are deferred
   std::unique_ptr<GradientSlots> gradients_;
+  std::vector<bool> taken_;  // by slot: whether its gradient was given away
   std::unique_ptr<DriftProbe> probe_;
   std::shared_ptr<StackCall> below_;
-  DriftReport drift_;
+  std::function<void(const DriftReport&)> report_;
+  std::shared_ptr<DeferredChecks> checks_;  // the pass's, or those of this call
   bool released_ = false;
 };
 

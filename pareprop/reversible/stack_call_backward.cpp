@@ -2,32 +2,32 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <utility>
 
 #include "pareprop/graph/schedule.h"
 #include "pareprop/lanes/serial_lane.h"
-#include "pareprop/lanes/span_recorder.h"
-#include "pareprop/lanes/stream_lanes.h"
 #include "pareprop/memory/meter.h"
+#include "pareprop/reversible/gradient_taker.h"
 #include "pareprop/reversible/hooks_aside.h"
+#include "pareprop/reversible/pass_times.h"
 #include "pareprop/reversible/stack_call.h"
 
 namespace pareprop {
-namespace {
 
-at::Tensor sum(at::Tensor a, at::Tensor b) {
+template <typename Used>
+void StackCall::done_with(Used used, int owner) {
+  if (on_streams()) executor_->hand_back(std::make_shared<const Used>(std::move(used)), owner);
+}
+
+// `b` is of this task.
+at::Tensor StackCall::sum(at::Tensor a, at::Tensor b) {
   if (!a.defined()) return b;
   if (!b.defined()) return a;
   if (sole_owner(a)) return a.add_(b);
-  if (sole_owner(b)) return b.add_(a);
-  return a.add(b);
+  at::Tensor result = sole_owner(b) ? b.add_(a) : a.add(b);
+  done_with(std::move(a));
+  return result;
 }
-
-// Lanes hand tensors to each other; an accelerator must know who still reads them.
-void reads(const at::Tensor& t) {
-  if (t.defined() && !t.device().is_cpu()) record_on_current_stream(t.storage());
-}
-
-}  // namespace
 
 double StackCall::drift_limit() const {
   if (arithmetic_->exact()) return 0.0;
@@ -49,8 +49,8 @@ bool StackCall::begin_recovery(bool keep) {
 std::vector<at::Tensor> StackCall::backward(at::Tensor dy1, at::Tensor dy2, bool keep) {
   if (released_) {
     throw std::runtime_error(
-        "stack: this call was differentiated already and its state is freed; use retain_graph to "
-        "differentiate it again");
+        "stack: backward already ran through this call and freed its state; use retain_graph to "
+        "run backward again");
   }
   struct ReleaseOnError {
     StackCall* call;
@@ -66,6 +66,7 @@ std::vector<at::Tensor> StackCall::backward(at::Tensor dy1, at::Tensor dy2, bool
   begin_recovery(keep);
   const auto count = static_cast<std::size_t>(branches());
   deferred_.resize(count);
+  borrowed_.resize(count);
   waiting_.resize(count);
   lower_ = dy1.defined() ? dy1 : at::zeros_like(dy2);
   upper_ = dy2.defined() ? std::move(dy2) : at::zeros_like(dy1);
@@ -75,32 +76,45 @@ std::vector<at::Tensor> StackCall::backward(at::Tensor dy1, at::Tensor dy2, bool
   if (watchers.any(&StackObserver::on_block_gradients)) {
     on_block = [&watchers](const BlockGradients& block) { watchers.block_gradients(block); };
   }
-  gradients_ = std::make_unique<GradientSlots>(slots_, branches(), std::move(on_block));
+  std::function<void(at::Tensor)> done;
+  if (on_streams()) done = [this](at::Tensor used) { done_with(std::move(used)); };
+  taken_.assign(slots_.size(), false);
+  gradients_ = std::make_unique<GradientSlots>(slots_, branches(), std::move(on_block), done);
   below_ = plan_.overlap ? pass_->call(position_ - 1) : nullptr;
+  if (below_ && !below_->plan_.overlap) below_ = nullptr;
+  // Its tapes must be on the streams that will run their gradients.
+  if (below_ && on_streams() && (below_->executor_ != executor_ || below_->ahead() != ahead())) {
+    below_ = nullptr;
+  }
   if (below_ && (below_->ready_ > 0 || !below_->begin_recovery(keep))) below_ = nullptr;
 
   SerialLane this_thread;
   Executor& executor = executor_ ? *executor_ : this_thread;
   const ScheduleOptions schedule{
       .overlap = plan_.overlap && executor.lanes() > 1,
-      .lookahead = plan_.lookahead,
+      .lookahead = ahead(),
       .deferred = plan_.deferred,
-      .lanes = std::min(std::max(executor.lanes(), 2), plan_.lanes),
-      // On the meta device as on the CPU, for which it stands.
-      .rule = device_.is_cpu() || device_.is_meta() ? LaneRule::any : LaneRule::fixed};
+      .lanes = std::clamp(executor.lanes(), 2, on_streams() ? 3 : plan_.lanes),
+      .updates = pass_->taker() != nullptr,
+      .rule = on_streams() ? LaneRule::fixed : LaneRule::any};
   deferring_ = schedule.overlap && schedule.deferred > 0;
   const TaskGraph graph =
       backward_schedule(keep_, schedule, ready_, below_ ? &below_->keep_ : nullptr);
   {
     HooksAside hooks(leaves());
-    const bool timed = watchers.any(&StackObserver::on_backward);
-    SpanRecorder recorder(&watchers);
+    std::shared_ptr<PassTimes> times;
+    if (watchers.any(&StackObserver::on_backward) || watchers.any(&StackObserver::on_task)) {
+      times = std::make_shared<PassTimes>(device_, &watchers);
+    }
     executor.run(
-        graph, [&](const Task& task) { run_task(task, keep); },
-        timed || watchers.any(&StackObserver::on_task) ? &recorder : nullptr);
-    if (timed) watchers.backward(graph, recorder.timeline());
+        graph, [&](const Task& task) { run_task(task, keep); }, times.get());
+    if (times) {
+      when_done([times, graph, observers = observers_] {
+        observers->now().backward(graph, times->timeline());
+      });
+    }
   }
-  if (below_ && schedule.overlap) below_->ready_ = std::min(plan_.lookahead, below_->branches());
+  if (below_ && schedule.overlap) below_->ready_ = std::min(ahead(), below_->branches());
 
   check_drift();
   std::vector<at::Tensor> result{std::move(lower_), std::move(upper_)};
@@ -121,6 +135,8 @@ void StackCall::run_task(const Task& task, bool keep) {
       return gradient(task.branch, keep);
     case TaskKind::weight_gradient:
       return weight_gradient(task.branch);
+    case TaskKind::update:
+      return update(task.block());
   }
 }
 
@@ -128,22 +144,22 @@ void StackCall::recover(int k) {
   const auto at = static_cast<std::size_t>(k);
   const BranchKeep& keep = keep_.branches[at];
   const BranchSetting branch = setting(k);
-  reads(live_[at + 1]);
-  reads(live_[at + 2]);
   const bool skip = keep.tape_only() && branch.branch->skips_output();
   at::Tensor x;
   {
     memory::TagScope tag(memory::Tag::tape);
     x = arithmetic_->leave(live_[at + 1]);
   }
-  auto [tape, f] = record_tape(branch, x, tape_extras_, {.output_needed = !skip});
+  auto [tape, f] =
+      record_tape(branch, x, tape_extras_, {.output_needed = !skip, .own_leaves = own_leaves(k)});
   check_no_unknown_leaf(branch, tape, branch_leaves(k));
   tapes_[at] = std::move(tape);
 
   memory::TagScope tag(memory::Tag::streams);
   at::Tensor above = std::move(live_[at + 2]);
   // What is higher up was only wanted by branches that have their tape.
-  std::for_each(live_.begin() + k + 2, live_.end(), [](at::Tensor& u) { u.reset(); });
+  std::for_each(live_.begin() + k + 3, live_.end(),
+                [this](at::Tensor& u) { done_with(std::exchange(u, at::Tensor())); });
   if (!keep.tape_only()) {
     live_[at] = arithmetic_->subtract(std::move(above), f);
     probe_->compare(k, live_[at]);
@@ -151,21 +167,29 @@ void StackCall::recover(int k) {
       probe_->compare_bottom(arithmetic_->leave(live_[0]), arithmetic_->leave(live_[1]));
     }
   } else if (!skip && above.defined()) {
-    probe_->compare(k, arithmetic_->subtract(std::move(above), f));
+    above = arithmetic_->subtract(std::move(above), f);
+    probe_->compare(k, above);
   }
+  done_with(std::move(above));
 }
 
 void StackCall::gradient(int k, bool keep) {
   const auto at = static_cast<std::size_t>(k);
-  reads(upper_);
-  reads(lower_);
   const bool keep_tape = keep && keep_.branches[at].tape;
   TapeGradients found = tape_gradients(tapes_[at], upper_, branch_leaves(k),
                                        deferring_ ? &deferred_[at] : nullptr, keep_tape);
+  at::Tensor input = tapes_[at].input;
+  // All else that it holds was made on this lane.
   if (!keep_tape) tapes_[at] = {};
+  if (delivers_later(k) && on_streams()) {
+    borrowed_[at].push_back(std::move(input));
+    if (!sole_owner(upper_)) borrowed_[at].push_back(upper_);
+  } else {
+    done_with(std::move(input));
+  }
   lower_ = sum(std::move(lower_), std::move(found.input));
   std::swap(upper_, lower_);
-  if (!deferred_[at].empty()) {
+  if (delivers_later(k)) {
     waiting_[at] = std::move(found.others);
   } else {
     deliver(k, std::move(found.others));
@@ -174,8 +198,13 @@ void StackCall::gradient(int k, bool keep) {
 
 void StackCall::weight_gradient(int k) {
   const auto at = static_cast<std::size_t>(k);
-  if (deferred_[at].empty()) return;
+  if (!delivers_later(k)) return;
   std::vector<at::Tensor> all = std::move(waiting_[at]);
+  if (on_streams()) {  // what they hold is let go on the way
+    done_with(deferred_[at], fixed_lane(k, ahead()));
+    done_with(std::move(borrowed_[at]));
+    done_with(all);
+  }
   for (auto& [parameter, gradient] : deferred_[at].run()) {
     const auto& ids = branch_slots_[at];
     const auto id = std::find_if(ids.begin(), ids.end(), [&](int candidate) {
@@ -188,34 +217,69 @@ void StackCall::weight_gradient(int k) {
   deliver(k, std::move(all));
 }
 
+void StackCall::update(int block) {
+  GradientTaker& taker = *pass_->taker();
+  BlockGradients taken{.block = block, .parameters = {}, .gradients = {}};
+  for (const std::size_t id : gradients_->whole_with(block)) {
+    if (!taker.takes(slots_[id].leaf)) continue;
+    taken_[id] = true;
+    at::Tensor gradient = gradients_->take(id);
+    check_gradient(id, gradient);
+    if (!gradient.defined()) continue;
+    taken.parameters.push_back(slots_[id].leaf);
+    taken.gradients.push_back(std::move(gradient));
+  }
+  taker.take(taken);
+  done_with(std::move(taken.gradients));
+}
+
+// On streams all of them: one order of tasks then is the order of all that is done with gradients.
+bool StackCall::delivers_later(int k) const {
+  return deferring_ && (on_streams() || !deferred_[static_cast<std::size_t>(k)].empty());
+}
+
 void StackCall::deliver(int k, std::vector<at::Tensor> gradients) {
   gradients_->deliver(k, branch_slots_[static_cast<std::size_t>(k)], std::move(gradients));
 }
 
 void StackCall::check_drift() {
-  drift_ = probe_->report();
-  const auto [k, deviation] = probe_->first_beyond(drift_limit());
-  if (k < 0) return;
-  throw std::runtime_error(
-      setting(k).where + ": its recomputation differs from its forward pass by " +
-      std::to_string(deviation) + " of the stream's largest value (limit " +
-      std::to_string(drift_limit()) +
-      "). Either the branch does not compute the same again (randomness must come from "
-      "pareprop::dropout or drop_path, and no state may change), or rounding errors grow: use "
-      "exact "
-      "streams (--exact; in C++ StackOptions::arithmetic), which have none, or mode "
-      "checkpoint; in C++ also Policy::anchor or a larger StackOptions::drift_limit");
+  DriftFindings found = probe_->findings();
+  std::vector<std::string> where;
+  for (const int k : found.branches) where.push_back(setting(k).where);
+  std::vector<at::Tensor> numbers = found.numbers;
+  // It must not hold the call, which holds the checks.
+  checks_->add(std::move(numbers), [found = std::move(found), where = std::move(where),
+                                    limit = drift_limit(), report = report_](auto values) {
+    const auto [k, deviation] = found.first_beyond(values, limit);
+    if (k < 0) {
+      if (report) report(found.report(values));
+      return true;
+    }
+    const auto branch = std::find(found.branches.begin(), found.branches.end(), k);
+    throw std::runtime_error(
+        where[static_cast<std::size_t>(branch - found.branches.begin())] +
+        ": the recomputation differs from the forward pass by " + std::to_string(deviation) +
+        " of the stream's largest value (limit " + std::to_string(limit) +
+        "). Either the branch does not compute the same result again (randomness must come from "
+        "pareprop::dropout or drop_path, and no state may change), or rounding errors grow: use "
+        "exact streams (--exact; in C++ StackOptions::arithmetic), which have no rounding errors, "
+        "or mode checkpoint; in C++ also Policy::anchor or a larger StackOptions::drift_limit");
+  });
+  if (!defers_checks()) checks_->run();
 }
 
 void StackCall::check_missing(const std::vector<at::Tensor>& gradients) const {
-  if (options_.allow_unused_parameters) return;
   for (std::size_t id = 0; id < slots_.size(); ++id) {
-    if (!slots_[id].parameter || gradients[id].defined()) continue;
-    throw std::runtime_error(
-        slots_[id].name +
-        " got no gradient: the branch does not use it, or cut its graph. Freeze "
-        "it (requires_grad false) or set allow_unused_parameters");
+    if (!taken_[id]) check_gradient(id, gradients[id]);
   }
+}
+
+void StackCall::check_gradient(std::size_t slot, const at::Tensor& gradient) const {
+  if (!slots_[slot].parameter || gradient.defined() || options_.allow_unused_parameters) return;
+  throw std::runtime_error(
+      slots_[slot].name +
+      " got no gradient: the branch does not use it, or detaches it. Freeze the parameter "
+      "(requires_grad false) or set allow_unused_parameters");
 }
 
 void StackCall::end_backward(bool keep) {

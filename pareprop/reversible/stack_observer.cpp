@@ -1,5 +1,7 @@
 #include "pareprop/reversible/stack_observer.h"
 
+#include <c10/util/Exception.h>
+
 #include <stdexcept>
 #include <string>
 
@@ -13,6 +15,8 @@ void tell(const std::vector<std::shared_ptr<const StackObserver>>& all, const ch
   for (const auto& one : all) {
     try {
       call(*one);
+    } catch (const c10::Error&) {
+      throw;  // of torch or its device, as anywhere else in the pass
     } catch (const std::exception& error) {
       throw std::runtime_error("stack: an observer failed in " + std::string(function) + ": " +
                                error.what());

@@ -13,34 +13,37 @@
 
 namespace pareprop {
 
-// The gradients of one block, final: nothing will be added to them. They are the very tensors that
-// the backward pass returns, so changing them in place (an all-reduce) changes what parameters
-// receive.
+// The final gradients of one block: nothing will be added to them. The backward pass returns these
+// tensors, so a change in place (an all-reduce) changes what the parameters get.
 struct BlockGradients {
   int block = 0;
   std::vector<at::Tensor> parameters;
-  std::vector<at::Tensor> gradients;  // one a parameter
+  std::vector<at::Tensor> gradients;  // one for each parameter
 };
 
-// What whoever watches a stack is told; functions that are null are left out. What they throw ends
-// the pass as an error of the pass; the stack can be used again.
+// The callbacks of a watch; null functions are not called. If one throws, the pass ends with this
+// error; the stack can be used again.
 struct StackObserver {
-  // In the order of blocks, from the top, as soon as a block's gradients are final, while lower
-  // blocks are still being recovered. On a lane's thread: be short, do not touch the stack.
+  // For each block, from the last to the first, as soon as its gradients are final, while lower
+  // blocks are still being recovered. Runs on the thread of a lane: keep it short, and do not use
+  // the stack. On an accelerator the current stream comes after all work that made the gradients,
+  // and after that of earlier calls of the pass.
   std::function<void(const BlockGradients&)> on_block_gradients = nullptr;
-  // At the end of each forward pass, with when each branch ran: tasks of the spans are branches.
+  // At the end of each forward pass, with the times of each branch: the task of a span is a branch.
+  // On an accelerator these are the times at which it worked, so they are told of when the checks
+  // of the pass run (Note [Reads after the step]): at the end of the backward pass, or later.
   std::function<void(const Timeline&)> on_forward = nullptr;
-  // At the end of each backward pass, with what ran when.
+  // At the end of each backward pass, with its tasks and their times; on an accelerator as above.
   std::function<void(const TaskGraph&, const Timeline&)> on_backward = nullptr;
-  // Before and after each branch of a forward pass and each task of a backward pass. On the thread
-  // of its lane.
+  // Before and after each branch of a forward pass and each task of a backward pass. Runs on the
+  // thread of the lane.
   std::function<void()> on_task = nullptr;
 };
 
 class ObserverList;
 
-// Ends the watching when it goes. A pass that is under way in another thread then may still call
-// the observer. Outlives the stack without harm.
+// Its destructor ends the watch. A pass that runs in another thread at that time may still call the
+// observer. It may outlive the stack.
 class [[nodiscard]] Watch {
  public:
   Watch() = default;
@@ -58,7 +61,7 @@ class [[nodiscard]] Watch {
   std::shared_ptr<const StackObserver> observer_;
 };
 
-// Those who watch a stack at one moment. As an Observer of an executor it passes tasks on.
+// The observers of a stack at one moment. As an Observer of an executor it passes on the tasks.
 class Watchers final : public Observer {
  public:
   Watchers() = default;
@@ -81,7 +84,7 @@ class Watchers final : public Observer {
   std::vector<std::shared_ptr<const StackObserver>> all_;
 };
 
-// Of one stack, shared with its calls and its watches. Thread-safe.
+// The observers of one stack, shared with its calls and its watches. Thread-safe.
 class ObserverList : public std::enable_shared_from_this<ObserverList> {
  public:
   Watch add(StackObserver observer);

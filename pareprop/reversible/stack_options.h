@@ -7,19 +7,19 @@
 
 namespace pareprop {
 
-// What a stack computes with. How it is trained is its StackPlan.
+// The numerics of a stack. Its StackPlan says how it is trained.
 struct StackOptions {
   Precision precision = Precision::fp32;
   Arithmetic arithmetic = Arithmetic::floating;
-  // Of exact streams; 0: the default of StreamArithmetic.
+  // Fraction bits of exact streams; 0: the default of StreamArithmetic.
   int fraction_bits = 0;
-  // A recovered stream may differ from the forward pass by this much, relative to its largest
-  // value, before the backward pass fails; 0: a default by precision. Exact streams may not differ
+  // If a recovered stream differs from the forward pass by more than this, relative to its largest
+  // value, the backward pass fails; 0: a default for each precision. Exact streams may not differ
   // at all.
   double drift_limit = 0.0;
   // A parameter of a branch that gets no gradient is an error unless this is set.
   bool allow_unused_parameters = false;
-  // With the number of the call, what randomness is drawn from when the call names no pass.
+  // The seed of calls without a pass. The random key then has this seed and the number of the call.
   std::uint64_t seed = 0;
 
   bool operator==(const StackOptions&) const = default;

@@ -1,6 +1,5 @@
 #include "pareprop/reversible/stream_arithmetic.h"
 
-#include <ATen/ops/aminmax.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/round.h>
 
@@ -50,29 +49,22 @@ at::Tensor StreamArithmetic::subtract(at::Tensor u, const at::Tensor& f) const {
   return add_scaled(std::move(u), f, exact() ? -std::ldexp(1.0, fraction_bits_) : -1.0, over);
 }
 
-std::string StreamArithmetic::range_error(const at::Tensor& u, const at::Tensor& f) const {
-  if (!exact() || f.numel() == 0 || f.is_meta()) return {};
+std::string StreamArithmetic::range_error(double largest_u, double largest_f) const {
   // Half the range for each of the two, so that their sum cannot wrap around.
   const double limit = std::ldexp(1.0, (dtype_ == at::kDouble ? 62 : 30) - fraction_bits_);
-  auto largest = [](const at::Tensor& t, double scale) {
-    const auto [low, high] = t.aminmax();
-    const double a = std::abs(low.item<double>()), b = std::abs(high.item<double>());
-    return (std::isnan(a) || std::isnan(b) ? NAN : std::max(a, b)) * scale;
-  };
-  const double of_f = largest(f, 1.0), of_u = largest(u, std::ldexp(1.0, -fraction_bits_));
-  if (of_f < limit && of_u < limit) return {};
-  const double largest_value = of_f < limit ? of_u : of_f;
+  const double of_u = largest_u * std::ldexp(1.0, -fraction_bits_);
+  if (largest_f < limit && of_u < limit) return {};
+  const double largest_value = largest_f < limit ? of_u : largest_f;
   if (!std::isfinite(largest_value)) {
     return "a value is " + std::to_string(largest_value) + ", which exact streams (fixed point, " +
            std::to_string(fraction_bits_) +
-           " fraction bits) cannot hold; where training has led to it, a lower learning rate or a "
-           "longer warmup helps";
+           " fraction bits) cannot hold; if this happens in training, use a lower learning rate or "
+           "a longer warmup";
   }
   return "values up to " + std::to_string(largest_value) + " do not fit exact streams with " +
          std::to_string(fraction_bits_) + " fraction bits (limit " + std::to_string(limit) +
          "): use a lower learning rate, or float streams instead of exact ones (leave out --exact; "
-         "in "
-         "'train' say --streams float; in C++ Arithmetic::floating or fewer "
+         "in 'train' use --streams float; in C++ Arithmetic::floating or fewer "
          "StackOptions::fraction_bits)";
 }
 

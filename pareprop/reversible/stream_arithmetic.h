@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <string>
 #include <string_view>
 
 namespace pareprop {
@@ -28,10 +29,10 @@ class StreamArithmetic {
   at::Tensor add(at::Tensor u, const at::Tensor& f) const;
   at::Tensor subtract(at::Tensor u, const at::Tensor& f) const;
 
-  // Empty, or why `u` (a stream) and `f` (what is added to it) cannot be used: not finite, or too
-  // large for the fixed-point range. Always empty in floating arithmetic, which carries NaN by
-  // itself.
-  std::string range_error(const at::Tensor& u, const at::Tensor& f) const;
+  // Empty, or why a stream with values up to `largest_u` (whole numbers, as it holds them) and what
+  // is added to it, up to `largest_f`, cannot be used: not finite, or too large for the range of
+  // exact streams. See RangeProbe.
+  std::string range_error(double largest_u, double largest_f) const;
 
   bool exact() const { return arithmetic_ == Arithmetic::exact; }
 

@@ -62,6 +62,37 @@ torch::autograd::Edge leaf_edge(const at::Tensor& leaf) {
   return {std::move(accumulator), 0};
 }
 
+// Note [Ends of a tape]. While it lives graphs that are recorded end there.
+class OwnEnds {
+ public:
+  explicit OwnEnds(const std::vector<at::Tensor>& leaves) {
+    for (const at::Tensor& leaf : leaves) {
+      before_.emplace_back(leaf, torch::autograd::impl::try_get_grad_accumulator(leaf));
+      torch::autograd::impl::set_grad_accumulator(leaf, no_accumulator());
+      ends_.emplace_back(torch::autograd::impl::grad_accumulator(leaf), 0);
+    }
+  }
+  ~OwnEnds() {
+    for (auto& [leaf, accumulator] : before_) {
+      torch::autograd::impl::set_grad_accumulator(
+          leaf, c10::weak_intrusive_ptr<torch::autograd::Node>(accumulator));
+    }
+  }
+  OwnEnds(const OwnEnds&) = delete;
+  OwnEnds& operator=(const OwnEnds&) = delete;
+
+  const std::vector<torch::autograd::Edge>& ends() const { return ends_; }
+
+ private:
+  using Accumulator = c10::intrusive_ptr<torch::autograd::Node>;
+  static c10::weak_intrusive_ptr<torch::autograd::Node> no_accumulator() {
+    return c10::weak_intrusive_ptr<torch::autograd::Node>(Accumulator());
+  }
+
+  std::vector<std::pair<at::Tensor, Accumulator>> before_;
+  std::vector<torch::autograd::Edge> ends_;
+};
+
 }  // namespace
 
 at::Tensor run_branch(const BranchSetting& setting, const at::Tensor& x,
@@ -77,6 +108,8 @@ std::pair<Tape, at::Tensor> record_tape(const BranchSetting& setting, const at::
   LeanTapeScope lean(options.lean);
   memory::TagScope tag(memory::Tag::tape);
   Tape tape;
+  const OwnEnds own(options.own_leaves);
+  tape.leaves = own.ends();
   tape.input = x.detach().requires_grad_(true);
   const at::Tensor output = call(setting, tape.input, extras, options.output_needed);
   if (output.requires_grad()) tape.root = torch::autograd::impl::gradient_edge(output);
@@ -101,7 +134,7 @@ void check_no_unknown_leaf(const BranchSetting& setting, const Tape& tape,
       throw std::logic_error(setting.where + ": the branch uses a tensor " +
                              describe(leaf->variable) +
                              " that requires gradient but is neither one of its parameters nor an "
-                             "extra argument; its gradient would be lost. Name it as one of them");
+                             "extra argument; its gradient would be lost. Pass it as one of these");
     }
     for (const auto& edge : node->next_edges()) visit(edge.function.get());
   }
@@ -113,10 +146,12 @@ TapeGradients tape_gradients(const Tape& tape, const at::Tensor& dy,
   TapeGradients result;
   result.others.resize(others.size());
   if (!tape.root.is_valid()) return result;
-  std::vector<at::Tensor> inputs{tape.input};
-  inputs.insert(inputs.end(), others.begin(), others.end());
-  torch::autograd::edge_list leaves;
-  for (const at::Tensor& input : inputs) leaves.push_back(leaf_edge(input));
+  torch::autograd::edge_list leaves{leaf_edge(tape.input)};
+  if (tape.leaves.empty()) {
+    for (const at::Tensor& other : others) leaves.push_back(leaf_edge(other));
+  } else {
+    leaves.insert(leaves.end(), tape.leaves.begin(), tape.leaves.end());
+  }
   const auto dtype = tape.root.function->input_metadata(tape.root.input_nr).dtype().toScalarType();
   DeferScope scope(deferred);
   ConsumeScope consume(!keep);

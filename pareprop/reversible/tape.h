@@ -29,6 +29,7 @@ struct Tape {
   at::Tensor input;  // a leaf of the graph
   torch::autograd::Edge
       root;  // where the gradient of the output enters; invalid: it depends on nothing
+  std::vector<torch::autograd::Edge> leaves = {};  // of TapeOptions::own_leaves
 
   bool recorded() const { return input.defined(); }
 };
@@ -45,7 +46,17 @@ at::Tensor run_branch(const BranchSetting& setting, const at::Tensor& x,
 struct TapeOptions {
   bool output_needed = true;  // as in BranchCall
   bool lean = false;          // keeps only what LeanTapeScope says
+  // Leaves, all that tape_gradients() will be asked for, that get ends of this tape's own: Note
+  // [Ends of a tape].
+  std::vector<at::Tensor> own_leaves = {};
 };
+
+// Note [Ends of a tape]
+// A graph ends in the accumulator of each leaf, one for all graphs, which belongs to the stream
+// that was current when it was made: the caller's. Autograd makes whoever computes a gradient for
+// it wait for that stream, and so for the recovery that should run beside. A tape that is recorded
+// on a lane of an accelerator therefore gets accumulators of its own, of the lane's stream. Nothing
+// is accumulated in them: its gradients are taken where they arrive.
 
 // Runs the branch with a graph, and returns the output without. `extras` that need gradients must
 // be leaves.

@@ -9,7 +9,9 @@
 #include <functional>
 #include <latch>
 
+#include "pareprop/device/moment.h"
 #include "pareprop/lanes/stream_lanes.h"
+#include "pareprop/ops/device_path.h"
 
 // Of MKL, where torch has it: sets the calling thread's own count, 0 for none, and returns the one
 // before.
@@ -79,6 +81,7 @@ TorchCpuLanes::TorchCpuLanes(int lanes, int threads_per_lane)
 
 void TorchCpuLanes::run(const TaskGraph& graph, const TaskBody& body, Observer* observer) {
   const at::ThreadLocalState state;
+  const bool device_path = takes_device_path();
   const int threads = threads_per_lane_ > 0 ? threads_per_lane_
                                             : at::get_num_threads() / std::max(1, graph.lanes());
   const auto run_lanes = [&] {
@@ -86,6 +89,7 @@ void TorchCpuLanes::run(const TaskGraph& graph, const TaskBody& body, Observer* 
       IntraOpThreads intra_op(threads);
       if (lane == 0) return tasks();
       at::ThreadLocalStateGuard guard(state);
+      const DevicePathScope path(device_path);
       tasks();
       if (threads > 1) send_threads_away();
     });
@@ -97,17 +101,22 @@ void TorchCpuLanes::run(const TaskGraph& graph, const TaskBody& body, Observer* 
 }
 
 std::shared_ptr<Executor> make_executor(c10::Device device, int lanes) {
-  if (device.is_cpu() || device.is_meta()) return std::make_shared<TorchCpuLanes>(lanes);
-  return std::make_shared<StreamLanes>(device, lanes);
+  if (has_streams(device)) return std::make_shared<StreamLanes>(device, 3);
+  return std::make_shared<TorchCpuLanes>(lanes);
 }
 
 std::shared_ptr<Executor> Executors::get(c10::Device device, int lanes) {
-  if (always_) return always_;
+  // Nothing runs on the meta device: it stands for one with streams as well.
+  const bool suits = always_ && (always_->asynchronous() == has_streams(device) ||
+                                 always_->lanes() == 1 || device.is_meta());
+  if (suits) return always_;
   const std::lock_guard lock(mutex_);
   const auto same = std::find_if(made_.begin(), made_.end(),
                                  [&](const auto& entry) { return entry.first == device; });
   auto& executor = same == made_.end() ? made_.emplace_back(device, nullptr).second : same->second;
-  if (!executor || executor->lanes() < lanes) executor = make_executor(device, lanes);
+  if (!executor || (executor->lanes() < lanes && !executor->asynchronous())) {
+    executor = make_executor(device, lanes);
+  }
   return executor;
 }
 

@@ -42,7 +42,7 @@ class IntraOpThreads {
   int previous_mkl_;  // 0: none of its own
 };
 
-// What runs overlapped backward passes on `device`: TorchCpuLanes or StreamLanes.
+// What runs overlapped passes on `device`: TorchCpuLanes, or StreamLanes with three lanes.
 std::shared_ptr<Executor> make_executor(c10::Device device, int lanes);
 
 // Who runs the overlapped backward passes of one stack, or of all stacks of a network: an executor
@@ -50,10 +50,11 @@ std::shared_ptr<Executor> make_executor(c10::Device device, int lanes);
 class Executors {
  public:
   Executors() = default;
-  // This one for every device.
+  // This one, wherever it can: threads are not for tensors of an accelerator, where autograd would
+  // run the tape of a lane on the thread that waits for the lane. Nor are streams for others.
   explicit Executors(std::shared_ptr<Executor> always) : always_(std::move(always)) {}
 
-  // With at least so many lanes, unless it is the one for every device.
+  // With at least so many lanes, unless it is the one that was given.
   std::shared_ptr<Executor> get(c10::Device device, int lanes);
 
  private:

@@ -12,10 +12,10 @@ void VersionGuard::add(const at::Tensor& tensor, std::string name) {
 void VersionGuard::check() const {
   for (const auto& [tensor, version, name] : entries_) {
     if (tensor._version() == version) continue;
-    throw std::runtime_error(name + " was changed in place after the forward pass (version " +
-                             std::to_string(tensor._version()) + ", expected " +
-                             std::to_string(version) +
-                             "): its recomputation would differ. Call backward before changing it");
+    throw std::runtime_error(
+        name + " was changed in place after the forward pass (version " +
+        std::to_string(tensor._version()) + ", expected " + std::to_string(version) +
+        "): the recomputation would differ. Call backward before you change it");
   }
 }
 

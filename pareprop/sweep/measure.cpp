@@ -1,21 +1,16 @@
 #include "pareprop/sweep/measure.h"
 
 #include <algorithm>
-#include <chrono>
 
-#include "pareprop/memory/meter.h"
+#include "pareprop/device/moment.h"
+#include "pareprop/reversible/deferred_checks.h"
+#include "pareprop/reversible/network_memory.h"
 #include "pareprop/sweep/quantile.h"
 
 namespace pareprop {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-double ms_between(Clock::time_point begin, Clock::time_point end) {
-  return std::chrono::duration<double, std::milli>(end - begin).count();
-}
-
-struct StepTimes {
+struct TimedStep {
   double forward_ms = 0.0;
   double backward_ms = 0.0;
   double loss = 0.0;
@@ -47,9 +42,9 @@ class Contest {
     announce(contestant, 0);
     Entry entry{.row = {.contestant = contestant}, .plan = std::move(plan)};
     model_.set_plan(entry.plan);
-    memory::reset_peaks();
+    reset_peaks_on(device_of(model_));
     entry.row.loss = run_step(0).loss;
-    const memory::Usage usage = memory::usage();
+    const memory::Usage usage = usage_of(model_);
     entry.row.activation_peak_bytes = usage.activation_peak;
     entry.row.peak_bytes = usage.total_peak;
     entry.row.flops_per_step =
@@ -62,7 +57,7 @@ class Contest {
       announce(entry.row.contestant, round);
       model_.set_plan(entry.plan);
       for (int i = 0; i < options_.steps; ++i) {
-        const StepTimes times = run_step(++steps_);
+        const TimedStep times = run_step(++steps_);
         entry.row.forward_ms.push_back(times.forward_ms);
         entry.row.backward_ms.push_back(times.backward_ms);
         entry.row.step_ms.push_back(times.forward_ms + times.backward_ms);
@@ -102,15 +97,18 @@ class Contest {
     if (options_.on_turn) options_.on_turn(contestant, round);
   }
 
-  StepTimes run_step(std::uint64_t step) {
-    const auto begin = Clock::now();
+  TimedStep run_step(std::uint64_t step) {
+    const c10::Device device = batch_.input.device();
+    const auto checks = std::make_shared<DeferredChecks>();
+    const Moment begin(device);
     const at::Tensor loss =
-        model_.loss(batch_, {.pass = std::make_shared<Pass>(options_.seed, step)});
-    const auto middle = Clock::now();
+        model_.loss(batch_, {.pass = std::make_shared<Pass>(options_.seed, step, checks)});
+    const Moment middle(device);
     loss.backward();
-    const double value = loss.item<double>();
     for (auto& parameter : model_.parameters()) parameter.mutable_grad().reset();
-    return {ms_between(begin, middle), ms_between(middle, Clock::now()), value};
+    const Moment end(device);
+    checks->run();
+    return {middle.ms_since(begin), end.ms_since(middle), loss.item<double>()};
   }
 
   const NetworkRestored restored_;

@@ -113,9 +113,9 @@ std::string cells(const ResultRow& row) {
 
 std::string table(const std::vector<ResultRow>& rows) {
   std::string out =
-      "<p>Milliseconds: median and from the tenth to the ninetieth percentile of a step; lanes' "
-      "busy time by kind of task in one more step, and in which recovery and gradients ran at the "
-      "same time.</p>\n<div class=\"scroll\">\n<table class=\"rows\">\n<thead><tr>";
+      "<p>Times are milliseconds. Step: median, and 10th to 90th percentile. Recover, gradient, "
+      "weight gradient: time of the lanes in one more step. Overlap: time in which recovery and "
+      "gradients ran at once.</p>\n<div class=\"scroll\">\n<table class=\"rows\">\n<thead><tr>";
   for (const char* title :
        {"Case", "Mode", "Step", "p10\u2013p90", "Forward", "Backward", "Samples/s", "Activations",
         "Peak", "Recover", "Gradient", "Weight gradient", "Overlap"}) {
@@ -134,8 +134,8 @@ Results merged(const std::vector<Results>& files) {
   for (std::size_t i = 1; i < files.size(); ++i) {
     if (!(files[i].machine == all.machine)) {
       throw std::invalid_argument(
-          "results of two machines are not to be mixed: " + describe(all.machine) + ", and " +
-          describe(files[i].machine) + "; make a page of each");
+          "results of two machines cannot be mixed on one page: " + describe(all.machine) +
+          ", and " + describe(files[i].machine) + "; make one page for each");
     }
     all.rows.insert(all.rows.end(), files[i].rows.begin(), files[i].rows.end());
     all.torn = all.torn || files[i].torn;
@@ -148,33 +148,35 @@ std::string report_page(const Results& results) {
   const std::vector<ResultRow>& rows = results.rows;
   std::string header = draw::element(
       "p", "Training steps of reversible transformers, measured on " + describe(results.machine) +
-               ", begun " + results.date +
-               ". Modes of a case took turns; gradients were compared with ordinary autograd "
-               "before anything was timed.");
+               ", started " + results.date +
+               ". The modes of a case took turns. Their gradients were compared with ordinary "
+               "autograd before the timing.");
   if (results.torn) {
     header +=
-        "<p class=\"note\">The last line of a file was not written to its end and is left "
-        "out: the sweep was stopped, or still runs.</p>\n";
+        "<p class=\"note\">The last line of a file is incomplete and was left out: the sweep was "
+        "stopped, or is still running.</p>\n";
   }
   const std::string plots =
       plots_section("Throughput against batch size",
-                    "Higher is better. stored keeps all activations, checkpoint the inputs of "
-                    "blocks; reprop and pareprop keep none and recompute, pareprop beside the "
-                    "gradient.",
+                    "Higher is better. stored keeps all activations, checkpoint keeps the inputs "
+                    "of blocks, reprop and pareprop keep none. pareprop recomputes while it "
+                    "computes gradients.",
                     throughput_by_batch(rows), "No network ran with more than one batch size.") +
       plots_section("Gain of overlap",
-                    "Speed of pareprop as a multiple of reprop's: the same work, recovery beside "
-                    "the gradient. d: blocks, b: batch.",
+                    "Speed of pareprop divided by the speed of reprop. Both do the same work; "
+                    "pareprop recovers blocks while it computes gradients. d: blocks, b: batch.",
                     gain_over_reprop(rows), "No case ran in both pareprop and reprop.") +
       plots_section("Throughput against memory",
-                    "Up and left is better. The line joins what nothing else beats in both; auto "
-                    "appears once for each budget.",
+                    "Up and left is better. The line joins the points that no other point beats "
+                    "in both; auto appears once for each budget.",
                     throughput_by_memory(rows), "No case was timed.") +
-      plots_section("Memory against depth", "Activations of a step: all but weights and gradients.",
+      plots_section("Memory against depth",
+                    "Activations of a step: everything except weights and gradients.",
                     memory_by_depth(rows), "No network ran with more than one depth.") +
       plots_section("Time by phase",
-                    "Of a step in each mode; then what lanes were busy with in the backward pass "
-                    "of the stacks, which with overlap is more than the time that passes.",
+                    "Phases of a step in each mode; then the busy time of all lanes in the "
+                    "backward pass of the stacks. With overlap the sum is larger than the time "
+                    "of the pass.",
                     time_by_phase(rows), "No case was timed.");
   return draw::document(
       {.title = "Reversible training: benchmark",

@@ -84,7 +84,7 @@ ResultRow parse_row(std::string_view text) {
       read(*found, value);
     } catch (const std::exception&) {
       throw std::invalid_argument(
-          std::string("'") + key + "' has a value of another kind: " +
+          std::string("'") + key + "' has the wrong type: " +
           found->dump(-1, ' ', false, ordered_json::error_handler_t::replace));
     }
   });

@@ -40,7 +40,7 @@ void read_header(const fs::path& path, std::string_view line, Results& into) {
   const auto version = header.value("version", ordered_json());
   if (version != kVersion) {
     refuse(path, "has results of version " + version.dump() + ", expected " +
-                     std::to_string(kVersion) + ": measure anew into another file");
+                     std::to_string(kVersion) + ": measure again into another file");
   }
   try {
     into.machine = {.cpu = header.at("cpu").get<std::string>(),
@@ -48,9 +48,7 @@ void read_header(const fs::path& path, std::string_view line, Results& into) {
                     .torch = header.at("torch").get<std::string>()};
     into.date = header.at("date").get<std::string>();
   } catch (const ordered_json::exception&) {
-    refuse(path,
-           "has a first line that does not say where its results are from: expected cpu, "
-           "threads, torch and date");
+    refuse(path, "has an incomplete first line: expected cpu, threads, torch and date");
   }
 }
 
@@ -79,7 +77,7 @@ Content content_of(const fs::path& path, std::string_view text) {
         out.results.rows.push_back(parse_row(line));
       } catch (const std::invalid_argument& error) {
         refuse(path, "is damaged: line " + std::to_string(number) + ": " + error.what() +
-                         "; remove that line or measure anew into another file");
+                         "; remove that line, or measure again into another file");
       }
     }
     out.good_bytes = end + 1;
@@ -97,7 +95,7 @@ std::string text_of(const fs::path& path) {
 Results read_results(const fs::path& path) {
   Content content = content_of(path, text_of(path));
   if (content.results.rows.empty()) {
-    refuse(path, "holds no results: run 'pareprop bench --out' with it first");
+    refuse(path, "holds no results: write some with 'pareprop bench --out' first");
   }
   return std::move(content.results);
 }
@@ -109,7 +107,7 @@ ResultsFile::ResultsFile(const fs::path& path, const Machine& machine) : path_(p
   if (flock(file_.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) fail();
     refuse(path,
-           "is being written by another process: wait until it has ended, or choose another "
+           "is being written by another process: wait until that process ends, or choose another "
            "file (--out)");
   }
   Content content = content_of(path, text_of(path));
@@ -117,7 +115,7 @@ ResultsFile::ResultsFile(const fs::path& path, const Machine& machine) : path_(p
   if (content.good_bytes > 0 && !(results_.machine == machine)) {
     refuse(path, "has results of another machine (" + describe(results_.machine) +
                      "; this one is " + describe(machine) +
-                     "), which are not to be mixed: choose another file (--out)");
+                     "), and results of two machines cannot be mixed: choose another file (--out)");
   }
   if (results_.torn && ftruncate(file_.get(), static_cast<off_t>(content.good_bytes)) != 0) fail();
   if (content.good_bytes == 0) write(header_line(machine));

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <new>
 
+#include "pareprop/device/device_memory.h"
 #include "pareprop/memory/free_memory.h"
 #include "pareprop/models/registry.h"
 #include "pareprop/plan/planner.h"
@@ -24,13 +25,17 @@ std::string words(const Contestant& contestant) {
   return out;
 }
 
+std::int64_t free_bytes(c10::Device device) {
+  return device.is_cpu() ? memory::free_memory() : free_device_memory(device);
+}
+
 class CaseRun {
  public:
   CaseRun(const Case& one, const CaseShape& shape, const RunOptions& options)
       : case_(one),
         shape_(shape),
         options_(options),
-        memory_(static_cast<double>(options.memory > 0 ? options.memory : memory::free_memory())),
+        memory_(static_cast<double>(options.memory > 0 ? options.memory : free_bytes(one.device))),
         threads_(one.threads) {
     for (const Mode mode : one.modes) add({mode});
     for (const std::int64_t budget : one.budgets) add({Mode::automatic, budget});
@@ -85,7 +90,7 @@ class CaseRun {
   bool try_to_run() {
     Entry* running = nullptr;
     try {
-      const auto model = models::make_model(case_.model, case_.change, weights(at::kCPU));
+      const auto model = models::make_model(case_.model, case_.change, weights(case_.device));
       make_plans(*model);
       if (verify_gradients(*model)) time_steps(*model, running);
       return true;
@@ -110,16 +115,17 @@ class CaseRun {
     plan::Planner planner(
         [&] { return models::make_model(case_.model, case_.change, weights(at::kMeta)); },
         {.batch = case_.batch,
+         .device = case_.device,
          .precision = case_.precision,
          .arithmetic = case_.arithmetic,
-         .optimizer_copies = 0});
+         .optimizer_state = {}});
     const std::int64_t stored = planner.predict(planner.all(Mode::stored)).at_most;
     // Nothing is faster than storing all, so times matter only where that does not fit.
     const bool matter = std::any_of(entries_.begin(), entries_.end(), [&](const Entry& entry) {
       return is_planned(entry) && budget_of(entry) < stored;
     });
     if (planner.plain() || !matter) {
-      planner.use(plan::measure_macs_per_second());
+      planner.use(plan::measure_macs_per_second(case_.device));
     } else {
       const NetworkRestored restored(model);
       model.set_options({.precision = case_.precision, .arithmetic = case_.arithmetic});

@@ -100,7 +100,8 @@ std::string Case::name() const {
   add_if(out, "drop path", change.drop_path);
   out += ", batch " + std::to_string(batch) + ", " + std::string(pareprop::name(precision));
   if (arithmetic == Arithmetic::exact) out += ", exact";
-  out += ", " + std::to_string(threads) + (threads == 1 ? " thread" : " threads");
+  out += ", " + (device.is_cpu() ? std::to_string(threads) + (threads == 1 ? " thread" : " threads")
+                                 : device.str());
   if (seed != 0) out += ", seed " + std::to_string(seed);
   return out;
 }
@@ -115,6 +116,7 @@ std::vector<Case> cases_of(const Sweep& sweep, int all_threads) {
     Case one{.model = {},
              .change = grid.change,
              .arithmetic = grid.arithmetic,
+             .device = sweep.device,
              .seed = grid.seed,
              .modes = {},
              .budgets = {}};

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <c10/core/Device.h>
+
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -11,7 +13,8 @@
 
 namespace pareprop::sweep {
 
-// One network and one batch on so many threads, trained in several modes that take turns.
+// One network and one batch on a device, or on so many threads of the CPU, trained in several modes
+// that take turns.
 struct Case {
   std::string model;
   models::Overrides change = {};
@@ -19,6 +22,7 @@ struct Case {
   Precision precision = Precision::fp32;
   Arithmetic arithmetic = Arithmetic::floating;
   int threads = 1;
+  c10::Device device = at::kCPU;
   std::uint64_t seed = 0;
   std::vector<Mode> modes = {};
   std::vector<std::int64_t> budgets = {};  // bytes, each one more row in mode `auto`
@@ -47,6 +51,7 @@ struct Grid {
 struct Sweep {
   int rounds = 5;  // turns of each mode
   int steps = 2;   // of a turn
+  c10::Device device = at::kCPU;
   std::vector<Grid> rows = {};
 };
 

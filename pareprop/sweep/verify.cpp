@@ -6,7 +6,9 @@
 #include <cmath>
 #include <limits>
 
+#include "pareprop/device/torch_error.h"
 #include "pareprop/ops/compare.h"
+#include "pareprop/reversible/network_memory.h"
 #include "pareprop/reversible/torch_lanes.h"
 #include "pareprop/text/units.h"
 
@@ -56,20 +58,22 @@ std::string complaint(const VerifyRow& row, Precision precision) {
   const double tolerance = verify_tolerance(precision);
   if (!std::isfinite(row.max_rel_error)) {
     return "max_rel_error is " + text::error_text(row.max_rel_error) +
-           ": a gradient is not finite, or has another shape";
+           ": a gradient is not finite, or has the wrong shape";
   }
   if (row.max_rel_error > tolerance) {
     return "max_rel_error " + text::error_text(row.max_rel_error) + " is above the tolerance " +
            text::error_text(tolerance);
   }
-  return "gradients do not have the bits of stored training";
+  return "gradients differ from those of mode stored; expected the same bits";
 }
 
 std::vector<VerifyRow> verify(Network& network, const VerifyOptions& options) {
   constexpr int kLanes = 2;
   const IntraOpThreads threads(std::max(1, at::get_num_threads() / kLanes));
   const NetworkRestored restored(network);
-  network.set_executor(std::make_shared<TorchCpuLanes>(kLanes, at::get_num_threads()));
+  if (device_of(network).is_cpu()) {
+    network.set_executor(std::make_shared<TorchCpuLanes>(kLanes, at::get_num_threads()));
+  }
   network.set_options({.precision = options.precision, .arithmetic = options.arithmetic});
   network.set_mode(Mode::stored);
   const bool exact = options.arithmetic == Arithmetic::exact;
@@ -87,7 +91,7 @@ std::vector<VerifyRow> verify(Network& network, const VerifyOptions& options) {
       row.missing_gradients = got.missing;
       row.drift = network.drift().worst;
     } catch (const std::exception& error) {
-      row.error = error.what();
+      row.error = explained(error);
       row.max_rel_error = std::numeric_limits<double>::infinity();
     }
     row.holds = row.error.empty() && row.missing_gradients == expected.missing &&

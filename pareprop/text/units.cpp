@@ -63,9 +63,9 @@ std::string duration_text(double seconds) {
 namespace {
 
 [[noreturn]] void refuse(std::string_view text, const std::string& why) {
-  throw std::invalid_argument(std::string("'").append(text) + "' is no number of bytes: " + why +
-                              "; expected a number and a unit, such as 8GiB (of 1024), 8GB (of "
-                              "1000) or 512MiB");
+  throw std::invalid_argument(std::string("'").append(text) + "' is not a number of bytes: " + why +
+                              "; expected a number and a unit, such as 512MiB or 8GiB (powers of "
+                              "1024), or 8GB (powers of 1000)");
 }
 
 // Bytes of a unit in lower case; 0: there is none such.
@@ -85,7 +85,8 @@ std::int64_t parse_byte_size(std::string_view text) {
   double number = 0.0;
   const char* const end = text.data() + text.size();
   const auto [after, error] = std::from_chars(text.data(), end, number, std::chars_format::fixed);
-  if (error != std::errc() || !std::isfinite(number)) refuse(text, "it does not begin with one");
+  if (error != std::errc() || !std::isfinite(number))
+    refuse(text, "it does not begin with a number");
   if (number < 0.0) refuse(text, "it is negative");
   std::string unit;
   for (const char* at = after; at != end; ++at) {
@@ -93,9 +94,9 @@ std::int64_t parse_byte_size(std::string_view text) {
       unit += static_cast<char>(std::tolower(static_cast<unsigned char>(*at)));
     }
   }
-  if (unit.empty()) refuse(text, "its unit is missing");
+  if (unit.empty()) refuse(text, "the unit is missing");
   const double of_unit = unit_bytes(unit);
-  if (of_unit == 0.0) refuse(text, "'" + unit + "' is no unit");
+  if (of_unit == 0.0) refuse(text, "'" + unit + "' is not a unit");
   const double bytes = std::round(number * of_unit);
   if (bytes > 9e18) refuse(text, "it is too large");
   return static_cast<std::int64_t>(bytes);

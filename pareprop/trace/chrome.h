@@ -6,10 +6,10 @@
 
 namespace pareprop {
 
-// The step as JSON for Perfetto or chrome://tracing, times in microseconds from its beginning.
-// Rows: data, forward, for each lane the kinds of tasks that it ran, other backward, communication,
-// optimizer; those that have no spans are left out, and spans that overlap in one get a second.
-// Counters: live bytes by tag, and in all. The summary (step_summary.h) is the member "otherData".
+// The step as JSON for Perfetto or chrome://tracing. Times are microseconds from the start of the
+// step. Rows: data, forward, the kinds of tasks of each lane, other backward, communication,
+// optimizer. A row without spans is left out; if spans of a row overlap, there is a second row.
+// Counters: live bytes by tag and in total. The summary (summary.h) is the member "otherData".
 std::string chrome_trace(const StepTrace& trace);
 
 }  // namespace pareprop

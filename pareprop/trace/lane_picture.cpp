@@ -20,7 +20,7 @@ constexpr int kIdle = -1;
 constexpr double kLeastForBars = 3.5;
 
 struct Strokes {
-  std::string_view bar, recover, gradient, weight_gradient, axis, tick;
+  std::string_view bar, recover, gradient, weight_gradient, update, axis, tick;
 
   std::string_view fill(TaskKind kind) const {
     switch (kind) {
@@ -30,13 +30,15 @@ struct Strokes {
         return gradient;
       case TaskKind::weight_gradient:
         return weight_gradient;
+      case TaskKind::update:
+        return update;
     }
     return " ";
   }
 };
 
-constexpr Strokes kAscii = {"|", ".", "=", "~", "-", "+"};
-constexpr Strokes kUnicode = {"│", "░", "▓", "▒", "─", "┴"};
+constexpr Strokes kAscii = {"|", ".", "=", "~", "*", "-", "+"};
+constexpr Strokes kUnicode = {"│", "░", "▓", "▒", "█", "─", "┴"};
 
 std::string_view color(TaskKind kind) {
   switch (kind) {
@@ -46,6 +48,8 @@ std::string_view color(TaskKind kind) {
       return "\x1b[33m";
     case TaskKind::weight_gradient:
       return "\x1b[32m";
+    case TaskKind::update:
+      return "\x1b[35m";
   }
   return "";
 }
@@ -203,7 +207,8 @@ class Picture {
   std::string draw_legend() const {
     const auto& tasks = graph_.tasks();
     std::vector<Entry> entries;
-    for (TaskKind kind : {TaskKind::recover, TaskKind::gradient, TaskKind::weight_gradient}) {
+    for (TaskKind kind :
+         {TaskKind::recover, TaskKind::gradient, TaskKind::weight_gradient, TaskKind::update}) {
       if (std::none_of(tasks.begin(), tasks.end(),
                        [&](const Task& task) { return task.kind == kind; })) {
         continue;

@@ -14,6 +14,7 @@ constexpr std::string_view kLight =
   .recover { fill: #8ec7ee; }
   .gradient { fill: #f7bd6a; }
   .weight { fill: #a3d9a0; }
+  .update { fill: #e3d26f; }
 )";
 
 constexpr std::string_view kDark = R"(    text { fill: #e6edf3; }
@@ -24,6 +25,7 @@ constexpr std::string_view kDark = R"(    text { fill: #e6edf3; }
     .recover { fill: #1f5f8f; }
     .gradient { fill: #8f5a10; }
     .weight { fill: #2c6e35; }
+    .update { fill: #6d6118; }
 )";
 
 }  // namespace
@@ -45,6 +47,8 @@ std::string_view css_class(TaskKind kind) {
       return "gradient";
     case TaskKind::weight_gradient:
       return "weight";
+    case TaskKind::update:
+      return "update";
   }
   return "";
 }

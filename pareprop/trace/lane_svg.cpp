@@ -17,7 +17,8 @@ constexpr double kLeft = 64, kRight = 24, kTop = 64, kRow = 44, kBox = 34, kBott
 constexpr double kLetter = 6.7;  // width of a character of the 11 px labels
 constexpr double kLegendLetter = 7.3;
 
-constexpr std::array kKinds = {TaskKind::recover, TaskKind::gradient, TaskKind::weight_gradient};
+constexpr std::array kKinds = {TaskKind::recover, TaskKind::gradient, TaskKind::weight_gradient,
+                               TaskKind::update};
 
 class Drawing {
  public:

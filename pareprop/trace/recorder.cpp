@@ -1,5 +1,7 @@
 #include "pareprop/trace/recorder.h"
 
+#include <c10/util/Exception.h>
+
 #include <algorithm>
 #include <chrono>
 #include <mutex>
@@ -7,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "pareprop/reversible/network_memory.h"
 #include "pareprop/trace/memory_sampler.h"
 
 namespace pareprop {
@@ -16,11 +19,18 @@ struct TraceRecorder::State {
     bool backward;
     double begin, end;
   };
+  struct Scope {
+    StepKind kind;
+    std::string name;
+    Moment begin, end;
+  };
 
+  c10::Device device = at::kCPU;
   std::mutex mutex;
   bool recording = false;
   StepTrace trace;
   std::vector<WholePass> passes;
+  std::vector<Scope> scopes;
   std::shared_ptr<MemorySampler> sampler;  // lanes may read while it is being taken away
 
   template <typename Add>
@@ -40,6 +50,7 @@ struct TraceRecorder::State {
 };
 
 TraceRecorder::TraceRecorder(const Network& network) : state_(std::make_shared<State>()) {
+  state_->device = device_of(network);
   const auto& stacks = network.stacks();
   state_->trace.stacks = static_cast<int>(stacks.size());
   int below = StepSpan::kNone;  // an empty stack has no part in a pass
@@ -76,11 +87,16 @@ void TraceRecorder::begin(std::string title) {
                    .begin = now(),
                    .tags = memory_tags()};
   state_->passes.clear();
+  state_->scopes.clear();
   state_->sampler = std::make_shared<MemorySampler>();
   state_->recording = true;
 }
 
 StepTrace TraceRecorder::finish() {
+  const MomentClock clock(state_->device);
+  for (State::Scope& scope : std::exchange(state_->scopes, {})) {
+    add(scope.kind, std::move(scope.name), clock.seconds(scope.begin), clock.seconds(scope.end));
+  }
   std::shared_ptr<MemorySampler> sampler;
   StepTrace trace;
   {
@@ -110,14 +126,30 @@ void TraceRecorder::add(StepKind kind, std::string name, double begin, double en
   });
 }
 
+namespace {
+
+bool is_on_device(StepKind kind) {
+  return kind == StepKind::forward || kind == StepKind::other_backward ||
+         kind == StepKind::optimizer;
+}
+
+}  // namespace
+
 TraceScope::TraceScope(TraceRecorder* recorder, StepKind kind, std::string name)
-    : recorder_(recorder),
-      kind_(kind),
-      name_(std::move(name)),
-      begin_(recorder == nullptr ? 0.0 : TraceRecorder::now()) {}
+    : recorder_(recorder), kind_(kind), name_(std::move(name)) {
+  if (recorder_ == nullptr) return;
+  begin_.emplace(is_on_device(kind) ? recorder_->state_->device : at::kCPU);
+}
 
 TraceScope::~TraceScope() {
-  if (recorder_ != nullptr) recorder_->add(kind_, std::move(name_), begin_, TraceRecorder::now());
+  if (recorder_ == nullptr) return;
+  TraceRecorder::State& state = *recorder_->state_;
+  try {
+    const Moment end(is_on_device(kind_) ? state.device : at::kCPU);
+    state.if_recording([&] { state.scopes.push_back({kind_, std::move(name_), *begin_, end}); });
+  } catch (const c10::Error&) {
+    // The device is lost, and with it the step whose error is on its way.
+  }
 }
 
 }  // namespace pareprop

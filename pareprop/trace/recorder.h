@@ -1,42 +1,50 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "pareprop/device/moment.h"
 #include "pareprop/reversible/network.h"
 #include "pareprop/trace/step_trace.h"
 
 namespace pareprop {
 
-// Records a training step: what the network's stacks did on their lanes, what the caller says that
-// it does besides, and live memory all the while. Steps between finish() and begin() cost two
-// readings of the clock a task. Thread-safe but for begin() and finish().
+// Records a training step: what the stacks of the network did on their lanes, spans that the caller
+// adds, and live memory over time. Steps that are not recorded cost two readings of the clock for
+// each task. Thread-safe, except begin() and finish().
 class TraceRecorder {
  public:
-  // Watches the network's stacks until it goes; their plans may change meanwhile.
+  // Watches the stacks of the network until the destructor; their plans may change.
   explicit TraceRecorder(const Network& network);
   ~TraceRecorder();
   TraceRecorder(const TraceRecorder&) = delete;
   TraceRecorder& operator=(const TraceRecorder&) = delete;
 
   void begin(std::string title);
-  // What was recorded since begin().
+  // Ends the recording and returns what happened since begin(). On an accelerator it waits until
+  // the device has done everything.
   StepTrace finish();
 
-  // Seconds of the clock that all times are of.
+  // The clock of all times here, in seconds.
   static double now();
-  // Something that took from `begin` to `end`. Of kind forward or other_backward: a whole pass
-  // through the network; what its stacks had no part in gets spans. Not tasks of stacks.
+  // Adds a span of the caller from `begin` to `end`. With kind forward or other_backward it is a
+  // whole pass through the network, and the recorder cuts it into the parts outside of the stacks.
+  // The recorder adds the tasks of stacks itself.
   void add(StepKind kind, std::string name, double begin, double end);
 
  private:
+  friend class TraceScope;
+
   struct State;
-  std::shared_ptr<State> state_;  // a pass under way may outlive this
+  std::shared_ptr<State> state_;  // a pass that runs may outlive the recorder
   std::vector<Watch> watches_;
 };
 
-// Adds a span from its making to its end. `recorder` null: does nothing.
+// Adds a span from its construction to its destruction. A null `recorder`: does nothing. Passes and
+// the optimizer are work of the network's device: on an accelerator their times are those at which
+// it did what was issued between.
 class TraceScope {
  public:
   TraceScope(TraceRecorder* recorder, StepKind kind, std::string name);
@@ -48,7 +56,7 @@ class TraceScope {
   TraceRecorder* const recorder_;
   const StepKind kind_;
   std::string name_;
-  const double begin_;
+  std::optional<Moment> begin_;
 };
 
 }  // namespace pareprop

@@ -42,6 +42,8 @@ std::string_view css_class(StepKind kind) {
       return css_class(TaskKind::gradient);
     case StepKind::weight_gradient:
       return css_class(TaskKind::weight_gradient);
+    case StepKind::update:
+      return css_class(TaskKind::update);
     case StepKind::other_backward:
       return "other";
     case StepKind::data:
@@ -163,7 +165,8 @@ class Drawing {
     std::vector<std::string> words{span.name};
     if (span.branch != StepSpan::kNone) {
       const Task place{.branch = span.branch};
-      words.push_back((place.is_f() ? "F" : "G") + std::to_string(place.block()));
+      const std::string branch = span.kind == StepKind::update ? "" : place.is_f() ? "F" : "G";
+      words.push_back(branch + std::to_string(place.block()));
     }
     return box("box " + std::string(css_class(span.kind)), x(span.begin), x(span.end), top,
                span.name + times(span.begin, span.end), words);

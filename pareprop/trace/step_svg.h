@@ -6,10 +6,9 @@
 
 namespace pareprop {
 
-// The step as a self-contained SVG file for people without a viewer of traces: the stages, what the
-// training thread did, the lanes, communication where there was some, and below them, on the same
-// axis of time, live memory by tag. Every box has a tooltip. Colours follow the reader's light or
-// dark setting.
+// The step as one SVG file that a browser shows: the stages, the training thread, the lanes,
+// communication if there was any, and below them, on the same time axis, live memory by tag. Every
+// box has a tooltip. Colours follow the light or dark setting of the browser.
 std::string step_svg(const StepTrace& trace);
 
 }  // namespace pareprop

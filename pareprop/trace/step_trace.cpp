@@ -13,6 +13,8 @@ StepKind step_kind(TaskKind kind) {
       return StepKind::gradient;
     case TaskKind::weight_gradient:
       return StepKind::weight_gradient;
+    case TaskKind::update:
+      return StepKind::update;
   }
   return StepKind::gradient;
 }
@@ -43,6 +45,8 @@ std::string_view name(StepKind kind) {
       return name(TaskKind::gradient);
     case StepKind::weight_gradient:
       return name(TaskKind::weight_gradient);
+    case StepKind::update:
+      return name(TaskKind::update);
     case StepKind::other_backward:
       return "other backward";
     case StepKind::communication:
@@ -55,7 +59,7 @@ std::string_view name(StepKind kind) {
 
 bool is_task(StepKind kind) {
   return kind == StepKind::recover || kind == StepKind::gradient ||
-         kind == StepKind::weight_gradient;
+         kind == StepKind::weight_gradient || kind == StepKind::update;
 }
 
 std::string stage_name(const StepTrace& trace, int stack) {

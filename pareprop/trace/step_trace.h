@@ -9,20 +9,21 @@
 
 namespace pareprop {
 
-// What a piece of a training step is.
+// The kinds of spans in a training step.
 enum class StepKind {
   data,     // waiting for a batch, or making it
-  forward,  // a branch of a stack, or what lies between the stacks
-  recover,  // as TaskKind; likewise the next two
+  forward,  // a branch of a stack, or a layer outside of the stacks
+  recover,  // this and the next three: as in TaskKind
   gradient,
   weight_gradient,
-  other_backward,  // what lies between the stacks: the head, stage boundaries, the embedding
+  update,
+  other_backward,  // outside of the stacks: the head, stage boundaries, the embedding
   communication,   // between processes
   optimizer,
 };
 
 std::string_view name(StepKind kind);
-// Whether it is a task of a stack's backward pass, which a lane runs.
+// Whether it is a task of the backward pass of a stack; lanes run these.
 bool is_task(StepKind kind);
 
 struct StepSpan {
@@ -33,8 +34,8 @@ struct StepSpan {
   double begin = 0.0;
   double end = 0.0;
   int lane = 0;
-  int stack = kNone;   // of the network, from its input on
-  int branch = kNone;  // of the stack
+  int stack = kNone;   // number of the stack, from the input
+  int branch = kNone;  // number of the branch in the stack
 
   double length() const { return end - begin; }
 };
@@ -50,14 +51,14 @@ struct StackRun {
 struct MemorySample {
   double time = 0.0;
   std::vector<std::int64_t> bytes = {};  // one for each of StepTrace::tags
-  std::int64_t total = 0;                // counted on its own: not always the sum at that moment
+  std::int64_t total = 0;                // counted separately: not always the sum of `bytes`
 };
 
 // One training step of a network with any number of stacks. All times are seconds of one clock,
 // which may start anywhere. A plain value.
 struct StepTrace {
   std::string title = {};
-  int stacks = 0;  // of the network; more than one are named stage 1, stage 2, ...
+  int stacks = 0;  // of the network; several are named stage 1, stage 2, ...
   double begin = 0.0;
   double end = 0.0;
   std::vector<StepSpan> spans = {};
@@ -68,19 +69,19 @@ struct StepTrace {
   double seconds() const { return end - begin; }
 };
 
-// "stage 2", or nothing in a network of one stack.
+// "stage 2"; empty in a network with one stack.
 std::string stage_name(const StepTrace& trace, int stack);
 
-// Adds the forward pass of a stack: tasks of the spans are its branches.
+// Adds the forward pass of a stack: the task of a span is a branch.
 void add_forward(StepTrace& trace, const Timeline& timeline, int stack);
 
 // Adds the backward pass of a stack. Tasks of the stack below it are those of `below`, and named as
-// such. Throws std::invalid_argument when the timeline is not of this graph.
+// such. Throws std::invalid_argument if the timeline does not belong to this graph.
 void add_backward(StepTrace& trace, const TaskGraph& graph, const Timeline& timeline, int stack,
                   int below);
 
-// Of a whole pass through the network, from `begin` to `end`, adds what no stack had a part in:
-// spans of kind forward or other_backward. After the stacks were added.
+// Adds spans of kind forward or other_backward for the parts of a pass through the network, from
+// `begin` to `end`, that are outside of all stacks. REQUIRES: the stacks were added before.
 void add_between_stacks(StepTrace& trace, bool backward, double begin, double end);
 
 }  // namespace pareprop

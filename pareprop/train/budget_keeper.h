@@ -15,7 +15,8 @@ namespace pareprop::train {
 // How many train together.
 struct Processes {
   int all = 1;
-  int here = 1;  // on this machine, whose memory they divide among them
+  int here = 1;                   // on this machine, whose memory they divide among them
+  c10::Device device = at::kCPU;  // of this one; an accelerator is not divided
 };
 
 // Plans how a run is trained within its bytes, and sees that it keeps to them.
@@ -48,24 +49,28 @@ class BudgetKeeper {
   bool tighten(std::int64_t step);
 
   const plan::Plan& plan() const { return plan_; }
-  bool named() const { return named_; }              // a budget was
-  std::int64_t highest() const { return highest_; }  // peak of all steps
+  bool named() const { return choices_.budget.has_value(); }  // a budget was
+  std::int64_t highest() const { return highest_; }           // peak of all steps
 
  private:
   // Only while it is needed: what it plans with counts as memory.
   plan::Planner make_planner() const;
   plan::Plan fixed_plan(plan::Planner& planner, Mode mode) const;
   plan::Plan decide(models::Model& model);
-  bool fits_at_its_leanest() const;
+  bool fits_at_its_leanest(const plan::StepShape& shape) const;
+  std::string what_would_help() const;
   // What is said of a plan that does not fit.
   void add_advice(plan::Plan& plan, plan::Planner& planner) const;
   std::string why_not(const plan::Plan& plan) const;
   void check_fits();
   void check_machine(std::int64_t step) const;
 
+  bool is_auto() const { return choices_.mode == Mode::automatic; }
+
   const TrainConfig config_;
+  const TrainChoices choices_;
   const Say say_;
-  const bool named_;
+  const c10::Device device_;
   const memory::MemoryLimit limit_;
   const std::int64_t budget_;
   const std::function<std::shared_ptr<models::Model>()> make_;

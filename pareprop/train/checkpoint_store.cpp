@@ -143,45 +143,55 @@ class PartialFolder {
 std::string verify(const fs::path& folder, const Manifest& manifest) {
   const auto named = step_of(folder);
   if (named && *named != manifest.state.step) {
-    return std::string(kState) + " is of step " + std::to_string(manifest.state.step) +
-           ", and the folder is named after another";
+    return std::string(kState) + " is from step " + std::to_string(manifest.state.step) +
+           ", but the name of the folder says another step";
   }
   for (const char* name : {kWeights, kOptimizer}) {
     if (!manifest.files.contains(name)) return std::string(kState) + " does not list " + name;
   }
   for (const auto& [name, seal] : manifest.files) {
     if (name != kWeights && name != kOptimizer && name != kAverage) {
-      return std::string(kState) + " lists '" + name + "', which is no file of a checkpoint";
+      return std::string(kState) + " lists '" + name + "', which is not a file of a checkpoint";
     }
     if (!fs::is_regular_file(fs::symlink_status(folder / name))) {
-      return name + " is not there, or is no ordinary file";
+      return name + " is missing or is not a regular file";
     }
     std::error_code error;
     const auto size = fs::file_size(folder / name, error);
     if (error) return name + " cannot be read: " + error.message();
     if (size != seal.size) {
-      return name + " has " + std::to_string(size) + " bytes, and " + std::to_string(seal.size) +
-             " were written";
+      return name + " has " + std::to_string(size) + " bytes; expected " +
+             std::to_string(seal.size);
     }
     if (io::hex(io::file_checksum(folder / name)) != seal.checksum) {
-      return name + " was damaged: its checksum is not that of what was written";
+      return name + " is damaged: its checksum does not match";
     }
   }
   return {};
 }
 
 Manifest read_manifest(const fs::path& folder) {
-  if (!fs::exists(folder / kState)) throw std::runtime_error("it cannot be opened");
+  if (!fs::exists(folder / kState)) throw std::runtime_error("the file is missing");
   return parse_manifest(io::read_text_file(folder / kState, {.within = folder}));
 }
 
 }  // namespace
 
+std::int64_t Trained::state_bytes() const {
+  std::int64_t bytes = 0;
+  const auto add = [&](const io::NamedTensors& state) {
+    for (const auto& [name, tensor] : state) bytes += static_cast<std::int64_t>(tensor.nbytes());
+  };
+  add(optimizer.state());
+  if (average != nullptr) add(average->state());
+  return bytes;
+}
+
 CheckpointStore::CheckpointStore(fs::path folder, int keep)
     : folder_(std::move(folder)), keep_(keep) {
   if (keep < 1) {
-    throw std::invalid_argument("checkpoints: " + std::to_string(keep) +
-                                " are to be kept, expected 1 or more");
+    throw std::invalid_argument("checkpoints: expected to keep 1 or more, got " +
+                                std::to_string(keep));
   }
 }
 
@@ -212,9 +222,9 @@ void CheckpointStore::save(const Trained& trained, TrainState state) {
 }
 
 StoredCheckpoint open_checkpoint(const fs::path& folder) {
-  const std::string what = "the checkpoint '" + folder.string() + "' is not whole: ";
+  const std::string what = "the checkpoint '" + folder.string() + "' is incomplete or damaged: ";
   if (fs::is_symlink(without_slash(folder))) {
-    throw std::runtime_error(what + "it is a link; expected the folder itself");
+    throw std::runtime_error(what + "it is a link; expected a folder");
   }
   Manifest manifest;
   try {

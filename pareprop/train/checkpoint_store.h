@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "pareprop/models/model.h"
-#include "pareprop/train/adamw.h"
+#include "pareprop/optim/optimizer.h"
 #include "pareprop/train/ema.h"
 #include "pareprop/train/train_state.h"
 
@@ -15,8 +15,10 @@ namespace pareprop::train {
 // What is trained: what a checkpoint is made of, and loaded into.
 struct Trained {
   models::Model& model;
-  AdamW& optimizer;
+  optim::Optimizer& optimizer;
   Ema* average = nullptr;  // null: none
+
+  std::int64_t state_bytes() const;  // of optimizer and average
 };
 
 // A checkpoint on disk that was found whole.

@@ -48,11 +48,6 @@ std::string shown(const std::string& value) {
   return value.size() <= kLongestValue ? value : value.substr(0, kLongestValue) + "...";
 }
 
-std::string flag_of(std::string key) {
-  std::replace(key.begin(), key.end(), '_', '-');
-  return "--" + key;
-}
-
 // What differs between this process and rank 0; empty: nothing that matters.
 std::string difference(const TrainConfig& own, const std::string& json_of_first, int rank) {
   const std::string name = "rank " + std::to_string(rank);
@@ -66,7 +61,7 @@ std::string difference(const TrainConfig& own, const std::string& json_of_first,
   const auto mine = fields(own), theirs = fields(first);
   for (std::size_t i = 0; i < mine.size(); ++i) {
     if (mine[i].value == theirs[i].value || may_differ(mine[i].key)) continue;
-    return name + " has " + flag_of(mine[i].key) + " " + shown(mine[i].value) + ", rank 0 has " +
+    return name + " has " + flag_name(mine[i].key) + " " + shown(mine[i].value) + ", rank 0 has " +
            shown(theirs[i].value) +
            ": start all processes with the same flags and configuration file";
   }

@@ -8,78 +8,120 @@ namespace pareprop::train {
 // const TrainConfig.
 template <typename Config, typename Visit>
 void visit_fields(Config& c, Visit&& visit) {
-  visit("model", "Network; 'pareprop models' lists them", c.model);
-  visit("plain", "The ordinary, non-reversible network (modes stored and checkpoint)", c.plain);
-  visit("depth", "Blocks, or those of each stage separated by commas; none: the model's", c.depth);
-  visit("width", "Channels; none: the model's", c.width);
-  visit("image_size", "Pixels of a side; none: the data's, or the model's where they differ",
-        c.image_size);
-  visit("seq_len", "Tokens of a sequence; none: 128", c.seq_len);
-  visit("dropout", "Probability; none: the model's", c.dropout);
-  visit("drop_path", "Probability at the last block; none: the model's", c.drop_path);
-  visit("initial_std", "Deviation of the first weights; 0: the model's own, 0.02", c.initial_std);
-  visit("weights", "Safetensors file of weights to begin with", c.weights);
+  visit("model", "Network to train; 'pareprop models' lists all", c.model);
+  visit("plain", "Train the ordinary, non-reversible network (modes stored and checkpoint only)",
+        c.plain);
+  visit("depth", "Number of blocks, or of each stage separated by commas; none: the model's",
+        c.depth);
+  visit("width", "Number of channels; none: the model's", c.width);
+  visit(
+      "image_size",
+      "Height and width of the images in pixels; none: the size of the data if the model can take "
+      "it, else the model's size",
+      c.image_size);
+  visit("seq_len", "Tokens in a sequence; none: 128", c.seq_len);
+  visit("dropout", "Dropout probability; none: the model's", c.dropout);
+  visit("drop_path",
+        "Drop-path probability of the last block; lower blocks have less; none: the model's",
+        c.drop_path);
+  visit("initial_std", "Standard deviation of the initial weights; 0: the model's, 0.02",
+        c.initial_std);
+  visit("weights", "Safetensors file with the initial weights", c.weights);
 
   visit("data",
-        "digits, fashion-mnist, persuasion, synthetic, cifar10:PATH, cifar100:PATH, idx:PATH, "
-        "folder:PATH, text:PATH",
+        "Data set: digits, fashion-mnist, persuasion, synthetic, cifar10:PATH, cifar100:PATH, "
+        "idx:PATH, folder:PATH or text:PATH",
         c.data);
-  visit("tokenizer", "tokenizer.json or its folder; none: trained on the text", c.tokenizer);
-  visit("vocabulary", "Tokens of a tokenizer that is trained", c.vocabulary);
-  visit("augment", "auto: what suits the images; none", c.augment);
-  visit("mixup", "Alpha of mixup; 0: off", c.mixup);
-  visit("cutmix", "Alpha of CutMix; 0: off", c.cutmix);
-  visit("mix_probability", "Share of images that are mixed", c.mix_probability);
-  visit("erase", "Probability of a rectangle of noise in an image", c.erase);
-  visit("label_smoothing", "Share of a label spread over all classes", c.label_smoothing);
-  visit("workers", "Threads that prepare data; 0: none of their own", c.workers);
-  visit("strict", "Stop at an image that cannot be read, instead of leaving it out", c.strict);
+  visit("tokenizer",
+        "Path of a tokenizer.json, or of its folder; none: train a tokenizer on the text",
+        c.tokenizer);
+  visit("vocabulary", "Number of tokens of a newly trained tokenizer", c.vocabulary);
+  visit("augment", "Augmentation; auto: what suits the images; none: no augmentation", c.augment);
+  visit("mixup", "Alpha of mixup; 0: no mixup", c.mixup);
+  visit("cutmix", "Alpha of CutMix; 0: no CutMix", c.cutmix);
+  visit("mix_probability", "Probability that mixup or CutMix changes an image", c.mix_probability);
+  visit("erase", "Probability of random erasing: a rectangle of noise in the image", c.erase);
+  visit("label_smoothing", "Label smoothing: share of a label that is spread over all classes",
+        c.label_smoothing);
+  visit("workers", "Threads that prepare data; 0: the training thread prepares it", c.workers);
+  visit("strict", "Stop with an error at an image that cannot be read, instead of leaving it out",
+        c.strict);
 
-  visit("mode", "stored, checkpoint, reprop, pareprop or auto", c.mode);
+  visit(
+      "mode",
+      "How activations are kept or recomputed: stored, checkpoint, reprop, pareprop, or auto (the "
+      "planner chooses)",
+      c.mode);
   visit("budget",
-        "Bytes that all tensors of a process may take, such as 8GiB; none: what is free, less a "
-        "margin",
+        "Bytes that all tensors of one process may take, such as 8GiB; none: the free memory minus "
+        "a margin",
         c.budget);
-  visit("force", "Train also when the plan says that memory will not suffice", c.force);
-  visit("precision", "Of the branches: fp32, bf16 or fp64", c.precision);
-  visit("streams", "float, exact (fixed point: the same bits in every mode), auto: exact with bf16",
+  visit("force", "Train even if the plan does not fit in memory", c.force);
+  visit("device",
+        "Where to compute: auto (an accelerator if there is one, else the CPU), cpu, cuda or "
+        "cuda:N; processes of one machine take one device each",
+        c.device);
+  visit("precision", "Precision of the branches: fp32, bf16 or fp64", c.precision);
+  visit("streams",
+        "Arithmetic of the streams: float, exact (fixed point: the same bits in every mode), or "
+        "auto (exact with bf16, else float)",
         c.streams);
   visit("exact", "The same as --streams exact", c.exact);
-  visit("batch", "Samples that one process computes at a time", c.batch);
-  visit("accumulate", "Batches whose gradients make one step", c.accumulate);
-  visit("steps", "Steps of the optimizer; 0: as many as the epochs have", c.steps);
-  visit("epochs", "Passes over the data, where steps is 0", c.epochs);
-  visit("seed", "Of weights, order, augmentation and dropout", c.seed);
+  visit("batch", "Samples in a micro-batch of one process", c.batch);
+  visit("accumulate", "Gradient accumulation: micro-batches in one step of the optimizer",
+        c.accumulate);
+  visit("steps", "Steps of the optimizer; 0: --epochs gives the number", c.steps);
+  visit("epochs", "Passes over the data; used if --steps is 0", c.epochs);
+  visit("seed", "Random seed for weights, order of samples, augmentation and dropout", c.seed);
 
-  visit("learning_rate", "At its highest", c.learning_rate);
-  visit("last_learning_rate", "At the end", c.last_learning_rate);
-  visit("warmup", "Share of the steps in which it rises", c.warmup);
-  visit("decay", "How it falls: cosine, linear or constant", c.decay);
-  visit("weight_decay", "Not of biases, norms and positions", c.weight_decay);
-  visit("beta1", "Of AdamW", c.beta1);
-  visit("beta2", "Of AdamW", c.beta2);
-  visit("eps", "Of AdamW", c.eps);
-  visit("clip", "Largest norm of all gradients; 0: any", c.clip);
-  visit("ema", "Decay of averaged weights, which are evaluated then; 0: none", c.ema);
+  visit("optimizer", "Optimizer: adamw, sgd, or adafactor (next to no state)", c.optimizer);
+  visit("optimizer_state",
+        "What the state of the optimizer is kept in: fp32, bf16 (half the memory) or 8bit (a "
+        "quarter)",
+        c.optimizer_state);
+  visit("momentum", "Momentum of SGD; 0: none, and no state", c.momentum);
+  visit("learning_rate", "Peak learning rate", c.learning_rate);
+  visit("last_learning_rate", "Learning rate at the end", c.last_learning_rate);
+  visit("warmup", "Share of the steps in which the learning rate rises to its peak", c.warmup);
+  visit("decay", "How the learning rate falls after the warm-up: cosine, linear or constant",
+        c.decay);
+  visit("weight_decay", "Weight decay; biases, norms and position embeddings have none",
+        c.weight_decay);
+  visit("beta1", "beta1 of AdamW", c.beta1);
+  visit("beta2", "beta2 of AdamW", c.beta2);
+  visit("eps", "eps of AdamW", c.eps);
+  visit("clip", "Gradient clipping: largest norm of all gradients together; 0: no clipping",
+        c.clip);
+  visit("update",
+        "When the optimizer steps: after the backward pass, or inside it, which never holds the "
+        "gradients of more than two blocks; with --clip every backward pass runs twice then",
+        c.update);
+  visit("ema",
+        "Decay of the moving average of the weights, which is then used for validation; 0: no "
+        "average",
+        c.ema);
 
   visit("out", "Folder of the run", c.out);
-  visit(
-      "save_every",
-      "Also save a checkpoint after so many steps; 0: save at the end only. Checkpoints are saved "
-      "at every evaluation unless this is 0",
-      c.save_every);
-  visit("save_minutes", "Save a checkpoint at least this often, unless --save-every is 0",
+  visit("save_every",
+        "Save a checkpoint every so many steps, in addition to those at each evaluation; 0: save "
+        "only at the end",
+        c.save_every);
+  visit("save_minutes",
+        "Save a checkpoint at least every so many minutes, unless --save-every is 0",
         c.save_minutes);
-  visit("keep", "Checkpoints that are kept", c.keep);
-  visit("resume", "auto: go on where the run in the folder stopped; or a checkpoint's folder",
-        c.resume);
-  visit("eval_every", "Steps between evaluations; 0: once an epoch", c.eval_every);
-  visit("early_stop", "Stop after so many evaluations without a better one; 0: never",
+  visit("keep", "Number of checkpoints to keep; older ones are removed", c.keep);
+  visit(
+      "resume",
+      "auto: resume from the newest checkpoint in the run's folder; or the folder of a checkpoint",
+      c.resume);
+  visit("eval_every", "Steps between evaluations on the validation data; 0: once per epoch",
+        c.eval_every);
+  visit("early_stop", "Stop after so many evaluations without a lower validation loss; 0: never",
         c.early_stop);
-  visit("log_every", "Steps between lines of metrics.jsonl", c.log_every);
-  visit("trace", "Record this step, in trace.json and trace.svg; 0: none", c.trace);
-  visit("time_limit", "Save and stop after so many minutes; 0: never", c.time_limit);
-  visit("timeout", "Seconds that processes wait for one another", c.timeout);
+  visit("log_every", "Steps between lines in metrics.jsonl", c.log_every);
+  visit("trace", "Number of the step to record in trace.json and trace.svg; 0: none", c.trace);
+  visit("time_limit", "Save and stop after so many minutes; 0: no limit", c.time_limit);
+  visit("timeout", "Seconds that a process waits for the other processes", c.timeout);
 }
 
 }  // namespace pareprop::train

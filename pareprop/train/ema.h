@@ -22,7 +22,8 @@ class Ema {
   // The average is that of the weights as they are now, as if they were the first.
   void restart();
 
-  // Exchanges averages and weights, in place; again: back.
+  // Exchanges the memory of averages and weights; again: back. Nothing is copied, so that it works
+  // where memory is short and where a device was lost.
   void swap();
 
   // "average.NAME" of every parameter and "updates": the state itself, not a copy.
@@ -34,7 +35,7 @@ class Ema {
   io::NamedTensors parameters_;
   double decay_;
   std::vector<at::Tensor> averages_;  // one a parameter
-  at::Tensor updates_;                // int64, one number
+  at::Tensor updates_;                // int64, one number, on the CPU
 };
 
 // The network has the averaged weights as long as this lives. Null: nothing changes.

@@ -5,16 +5,18 @@
 #include <ATen/ops/tensor.h>
 #include <c10/core/GradMode.h>
 
+#include <cstdint>
 #include <limits>
 
 #include "pareprop/data/prefetch.h"
-#include "pareprop/train/training_data.h"
+#include "pareprop/reversible/deferred_checks.h"
+#include "pareprop/train/model_for_data.h"
 
 namespace pareprop::train {
 
-std::int64_t count_right(const at::Tensor& scores, const at::Tensor& targets) {
+at::Tensor right_rows(const at::Tensor& scores, const at::Tensor& targets) {
   const at::Tensor right = targets.dim() == 2 ? targets.argmax(-1) : targets;
-  return scores.argmax(-1).eq(right).sum().item<std::int64_t>();
+  return scores.argmax(-1).eq(right).sum();
 }
 
 namespace {
@@ -37,20 +39,27 @@ Evaluation evaluate(models::Model& model, std::shared_ptr<const data::Batches> d
   data::Prefetcher batches(
       std::move(data),
       {.workers = options.workers, .ahead = data::batches_ahead(options.workers), .end = all});
-  double loss = 0.0;
-  std::int64_t right = 0, rows = 0;
+  double loss = 0.0, right = 0.0;
+  std::int64_t rows = 0;
+  const auto checks = std::make_shared<DeferredChecks>();
   bool given_up = false;
   for (std::int64_t i = 0; i < all; ++i) {
-    const models::Batch batch = model_batch(batches.next(), model);
+    const data::Batch batch = to_model(batches.next(), model);
     if (batch.input.size(0) > 0) {
-      const at::Tensor scores = model.forward(batch);
+      const at::Tensor scores = model.forward(
+          batch, {.pass = std::make_shared<Pass>(0, static_cast<std::uint64_t>(i), checks)});
       const at::Tensor targets = model.row_targets(batch);
       const std::int64_t count = scores.size(0);
       if (count > 0) {
-        loss += at::cross_entropy_loss(scores, targets).item<double>() * static_cast<double>(count);
-        right += count_right(scores, targets);
+        checks->add({at::cross_entropy_loss(scores, targets), right_rows(scores, targets)},
+                    [&](c10::ArrayRef<double> values) {
+                      loss += values[0] * static_cast<double>(count);
+                      right += values[1];
+                      return true;
+                    });
         rows += count;
       }
+      checks->run();
     }
     if (options.on_batch && any_of(group, options.on_batch(i + 1, all))) {
       given_up = i + 1 < all;
@@ -58,8 +67,7 @@ Evaluation evaluate(models::Model& model, std::shared_ptr<const data::Batches> d
     }
   }
   model.train(was_training);
-  const at::Tensor sums =
-      at::tensor({loss, static_cast<double>(right), static_cast<double>(rows)}, at::kDouble);
+  const at::Tensor sums = at::tensor({loss, right, static_cast<double>(rows)}, at::kDouble);
   group.all_reduce(sums)->wait();
   const double* sum = sums.const_data_ptr<double>();
   // Nothing that could be read says nothing: it must not pass for a perfect loss.

@@ -29,7 +29,8 @@ struct EvaluateOptions {
 Evaluation evaluate(models::Model& model, std::shared_ptr<const data::Batches> data,
                     distributed::ProcessGroup& group, const EvaluateOptions& options = {});
 
-// Rows whose highest score is that of the target, of classes or of probabilities.
-std::int64_t count_right(const at::Tensor& scores, const at::Tensor& targets);
+// How many rows have their highest score where the target is, of classes or of probabilities: one
+// number, on the device of the scores.
+at::Tensor right_rows(const at::Tensor& scores, const at::Tensor& targets);
 
 }  // namespace pareprop::train

@@ -1,6 +1,7 @@
 #include "pareprop/train/gradient_norm.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/ops/_foreach_norm.h>
 #include <ATen/ops/linalg_vector_norm.h>
 
 #include <algorithm>
@@ -46,6 +47,8 @@ double squares(const at::Tensor& gradient) {
   return std::accumulate(sums.begin(), sums.end(), 0.0);
 }
 
+}  // namespace
+
 double squared_norm(const at::Tensor& gradient) {
   if (gradient.device().is_cpu() && gradient.scalar_type() == at::kFloat) {
     return squares<float>(gradient.contiguous());
@@ -58,8 +61,6 @@ double squared_norm(const at::Tensor& gradient) {
   return norm * norm;
 }
 
-}  // namespace
-
 GradientNorm gradient_norm(const io::NamedTensors& parameters) {
   GradientNorm result;
   double sum = 0.0;
@@ -69,6 +70,27 @@ GradientNorm gradient_norm(const io::NamedTensors& parameters) {
     const double own = squared_norm(gradient);
     if (!std::isfinite(own)) result.first_not_finite = name;  // the last one is nearest the loss
     sum += own;
+  }
+  result.norm = std::sqrt(sum);
+  return result;
+}
+
+GradientNorms::GradientNorms(const io::NamedTensors& parameters) {
+  std::vector<at::Tensor> gradients;
+  for (const auto& [name, parameter] : parameters) {
+    if (!parameter.grad().defined()) continue;
+    names_.push_back(name);
+    gradients.push_back(parameter.grad());
+  }
+  if (!gradients.empty()) norms_ = at::_foreach_norm(gradients, 2, at::kDouble);
+}
+
+GradientNorm GradientNorms::of(c10::ArrayRef<double> values) const {
+  GradientNorm result;
+  double sum = 0.0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (!std::isfinite(values[i])) result.first_not_finite = names_[i];
+    sum += values[i] * values[i];
   }
   result.norm = std::sqrt(sum);
   return result;

@@ -42,10 +42,10 @@ void LearningRate::check() const {
     throw std::invalid_argument("learning rate: " + why);
   };
   if (!(peak > 0.0) || !std::isfinite(peak)) {
-    refuse("its peak is " + std::to_string(peak) + ", expected more than 0");
+    refuse("the peak is " + std::to_string(peak) + ", expected more than 0");
   }
   if (!(last >= 0.0 && last <= peak)) {
-    refuse("it ends at " + std::to_string(last) + ", expected 0 to its peak, " +
+    refuse("the last value is " + std::to_string(last) + ", expected 0 to the peak, " +
            std::to_string(peak));
   }
   if (total < 1) refuse("there are " + std::to_string(total) + " steps, expected 1 or more");

@@ -15,6 +15,7 @@
 #include "pareprop/data/text/token_masking.h"
 #include "pareprop/io/input_file.h"
 #include "pareprop/models/image_model.h"
+#include "pareprop/train/model_for_data.h"
 
 namespace pareprop::train {
 namespace {
@@ -23,7 +24,7 @@ namespace {
 template <typename Name>
 std::vector<std::vector<Guess>> best(const at::Tensor& scores, int top, Name name) {
   const auto count = std::min<std::int64_t>(top, scores.size(1));
-  const auto [values, indices] = at::topk(at::softmax(scores.to(at::kDouble), -1), count);
+  const auto [values, indices] = at::topk(at::softmax(scores.to(at::kCPU, at::kDouble), -1), count);
   std::vector<std::vector<Guess>> rows;
   for (std::int64_t row = 0; row < scores.size(0); ++row) {
     std::vector<Guess>& guesses = rows.emplace_back();
@@ -50,7 +51,7 @@ std::vector<Guess> predict_image(const TrainedRun& run, const std::filesystem::p
                                  int top) {
   const auto* model = dynamic_cast<const models::ImageModel*>(run.model.get());
   if (model == nullptr) {
-    throw std::invalid_argument("the run is of text: expected a text with <mask>, got " +
+    throw std::invalid_argument("the run was trained on text: expected a text with <mask>, got " +
                                 file.string());
   }
   const data::Image image = read_image(file);
@@ -63,7 +64,7 @@ std::vector<Guess> predict_image(const TrainedRun& run, const std::filesystem::p
                pixels.mutable_data_ptr<float>());
   c10::NoGradGuard no_grad;
   const at::Tensor scores =
-      run.model->forward({.input = pixels.to(run.model->weight_options()), .target = {}});
+      run.model->forward(to_model({.input = pixels, .target = {}}, *run.model));
   return best(scores, top,
               [&](std::int64_t i) { return run.class_names[static_cast<std::size_t>(i)]; })
       .front();
@@ -72,22 +73,24 @@ std::vector<Guess> predict_image(const TrainedRun& run, const std::filesystem::p
 std::vector<std::vector<Guess>> predict_masks(const TrainedRun& run, std::string_view text,
                                               int top) {
   if (!run.tokenizer) {
-    throw std::invalid_argument("the run is of images: expected the path of an image");
+    throw std::invalid_argument("the run was trained on images: expected the path of an image");
   }
   if (text.find(data::kMaskText) == std::string_view::npos) {
-    throw std::invalid_argument("expected a text with <mask> where a word is to be guessed");
+    throw std::invalid_argument("expected a text with <mask> in the place of the word to guess");
   }
   const std::vector<std::int64_t> ids = data::encode_masked(*run.tokenizer, text);
   if (static_cast<std::int64_t>(ids.size()) > run.model->tokens()) {
     throw std::invalid_argument("the text has " + std::to_string(ids.size()) +
-                                " tokens, the network takes " +
-                                std::to_string(run.model->tokens()) + ": shorten it");
+                                " tokens; expected at most " + std::to_string(run.model->tokens()) +
+                                ": shorten the text");
   }
   const at::Tensor input = at::tensor(ids).unsqueeze(0);
   const at::Tensor target = at::full_like(input, data::kNotScored);
   target.masked_fill_(input.eq(run.tokenizer->mask()), run.tokenizer->mask());
   c10::NoGradGuard no_grad;
-  return best(run.model->forward({.input = input, .target = target}), top, [&](std::int64_t id) {
+  const at::Tensor scores =
+      run.model->forward(to_model({.input = input, .target = target}, *run.model));
+  return best(scores, top, [&](std::int64_t id) {
     const auto token = static_cast<data::TokenId>(id);
     return run.tokenizer->decode({&token, 1});
   });

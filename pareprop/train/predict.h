@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "pareprop/train/run_files.h"
+#include "pareprop/train/trained_run.h"
 
 namespace pareprop::train {
 

@@ -1,7 +1,5 @@
 #include "pareprop/train/presets.h"
 
-#include "pareprop/train/field_error.h"
-
 namespace pareprop::train {
 namespace {
 
@@ -107,14 +105,15 @@ const std::vector<Preset>& presets() {
   static const std::vector<Preset> all = {
       {"fashion", "a small RevViT on Fashion-MNIST, minutes on two cores", fashion},
       {"minrev-cifar", "minREV's recipe for CIFAR-10, with the network vit_cifar", minrev_cifar},
-      {"rev-vit-small", "Rev-ViT-S on ImageNet as SlowFast trains it (512 images a step)",
+      {"rev-vit-small", "Rev-ViT-S on ImageNet as SlowFast trains it (512 images per step)",
        rev_vit_small},
-      {"rev-vit-base", "Rev-ViT-B on ImageNet as SlowFast trains it (512 images a step)",
+      {"rev-vit-base", "Rev-ViT-B on ImageNet as SlowFast trains it (512 images per step)",
        rev_vit_base},
-      {"rev-mvit-base", "Rev-MViT-B on ImageNet as SlowFast trains it (256 images a step)",
+      {"rev-mvit-base", "Rev-MViT-B on ImageNet as SlowFast trains it (256 images per step)",
        rev_mvit_base},
-      {"rev-swin-tiny", "RevSwin-T on ImageNet (1024 images a step)", rev_swin_tiny},
-      {"roberta-base", "RoBERTa's pretraining (2048 sequences of 512 tokens a step)", roberta_base},
+      {"rev-swin-tiny", "RevSwin-T on ImageNet (1024 images per step)", rev_swin_tiny},
+      {"roberta-base", "RoBERTa's pretraining (2048 sequences of 512 tokens per step)",
+       roberta_base},
   };
   return all;
 }

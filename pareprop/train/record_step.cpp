@@ -2,10 +2,12 @@
 
 #include <limits>
 #include <stdexcept>
-#include <utility>
 
 #include "pareprop/models/named_tensors.h"
+#include "pareprop/optim/adamw.h"
+#include "pareprop/reversible/network_memory.h"
 #include "pareprop/trace/recorder.h"
+#include "pareprop/train/checkpoint_store.h"
 #include "pareprop/train/train_step.h"
 
 namespace pareprop::train {
@@ -19,8 +21,7 @@ class ExampleBatches : public data::Batches {
 
   std::int64_t per_epoch() const override { return std::numeric_limits<std::int64_t>::max(); }
   data::Batch make(std::int64_t number) const override {
-    models::Batch made = model_.example(batch_, seed_ + static_cast<std::uint64_t>(number));
-    return {std::move(made.input), std::move(made.target), std::move(made.mask)};
+    return model_.example(batch_, seed_ + static_cast<std::uint64_t>(number));
   }
 
  private:
@@ -51,21 +52,22 @@ RecordedStep record_step(models::Model& model, const RecordOptions& options) {
   model.set_options({.precision = options.precision, .arithmetic = options.arithmetic});
   model.set_plan(options.plan ? *options.plan : model.plan_of(usual));
   TraceRecorder recorder(model);
-  AdamW optimizer(models::trained_parameters(model));
+  optim::AdamW optimizer(models::trained_parameters(model));
   const auto group = distributed::make_process_group({});
   distributed::GradientBuckets buckets(model, *group);
   data::Prefetcher batches(std::make_shared<ExampleBatches>(model, options.batch, options.seed),
                            {.workers = 0});
+  BatchFeed feed(batches, model);
   RecordedStep traced;
   for (int step = 1; step <= options.steps; ++step) {
     const bool last = step == options.steps;
     if (last) {
-      memory::reset_peaks();
+      reset_peaks_on(device_of(model));
       recorder.begin(options.title);
     }
     const StepOutcome outcome =
         run_step({model, optimizer, nullptr, buckets, *group, last ? &recorder : nullptr},
-                 {.batch = options.batch, .seed = options.seed}, batches, kLearningRate, false);
+                 {.batch = options.batch, .seed = options.seed}, feed, kLearningRate, false);
     if (!outcome.not_finite.empty()) {
       throw std::runtime_error("step " + std::to_string(step) + ": " + outcome.not_finite +
                                " is not finite; try another --seed or --precision fp32");
@@ -73,7 +75,7 @@ RecordedStep record_step(models::Model& model, const RecordOptions& options) {
     traced.loss = outcome.loss;
   }
   traced.trace = recorder.finish();
-  traced.memory = memory::usage();
+  traced.memory = usage_of(model, Trained{model, optimizer}.state_bytes());
   return traced;
 }
 

@@ -1,21 +1,23 @@
 #include "pareprop/train/resume.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <span>
 #include <stdexcept>
 
 #include "pareprop/data/text/tokenizer_file.h"
-#include "pareprop/train/field_error.h"
-#include "pareprop/train/run_files.h"
 #include "pareprop/train/run_folder.h"
+#include "pareprop/train/trained_run.h"
 
 namespace pareprop::train {
 namespace {
 
 namespace fs = std::filesystem;
 
-// Fields without which the next batch would not be the next one, or the weights not the same.
-constexpr const char* kFixed[] = {"data", "batch", "accumulate", "seed"};
+// Fields without which the next batch would not be the next one, or the weights not the same, and
+// those that the state of the optimizer is made by.
+constexpr const char* kFixed[] = {"data", "batch",     "accumulate",
+                                  "seed", "optimizer", "optimizer_state"};
 
 // Fields that say nothing about how the weights come about.
 constexpr const char* kFree[] = {"out",       "resume", "save_every", "save_minutes", "keep",
@@ -32,8 +34,8 @@ void check_fits(const TrainConfig& config, int world, const StoredCheckpoint& ch
   if (checkpoint.state.world != world) {
     throw std::invalid_argument(
         where + " was written by " + std::to_string(checkpoint.state.world) +
-        " processes, and now there are " + std::to_string(world) +
-        ": start as many, or begin another run with its weights (--weights)");
+        " processes, but now there are " + std::to_string(world) +
+        ": start the same number, or start another run from these weights (--weights)");
   }
   TrainConfig before;
   apply_json(before, checkpoint.state.config, where);
@@ -42,13 +44,13 @@ void check_fits(const TrainConfig& config, int world, const StoredCheckpoint& ch
     if (is[i].value == was[i].value || is_one_of(kFree, is[i].key)) continue;
     const auto shown = [](const std::string& value) { return value.empty() ? "none" : value; };
     const std::string change =
-        flag_name(is[i].key) + " " + shown(was[i].value) + ", and now it is " + shown(is[i].value);
+        flag_name(is[i].key) + " " + shown(was[i].value) + ", but now it is " + shown(is[i].value);
     if (is_one_of(kFixed, is[i].key)) {
       throw std::invalid_argument(where + " was trained with " + change +
-                                  ": use the same, or begin another run with its weights "
+                                  ": use the same, or start another run from these weights "
                                   "(--weights)");
     }
-    if (on_message) on_message("trained so far with " + change);
+    if (on_message) on_message("the checkpoint was trained with " + change);
   }
 }
 
@@ -56,7 +58,7 @@ void check_fits(const TrainConfig& config, int world, const StoredCheckpoint& ch
 void check_new(const TrainConfig& config) {
   const std::vector<fs::path> there = files_of_run(config.out);
   if (there.empty()) return;
-  throw std::invalid_argument(config.out + " holds a run already (" +
+  throw std::invalid_argument(config.out + " already holds a run (" +
                               there.front().filename().string() +
                               "): continue it with --resume auto, or choose another folder with "
                               "--out");
@@ -68,8 +70,8 @@ void check_begun(const TrainConfig& config) {
   if (fs::exists(weights_file(config.out))) {
     throw std::invalid_argument(
         weights_file(config.out).string() +
-        " would be overwritten: the folder has trained weights, but no checkpoint to continue "
-        "from. Choose another folder with --out; --weights begins with these weights");
+        " would be overwritten: the folder has trained weights, but no checkpoint to resume from. "
+        "Choose another folder with --out; to start from these weights, use --weights");
   }
   config_of_begun_run(config.out);
 }
@@ -78,7 +80,7 @@ StoredCheckpoint named_checkpoint(const TrainConfig& config, int world,
                                   const std::function<void(const std::string&)>& on_message) {
   StoredCheckpoint named = open_checkpoint(config.resume);
   check_fits(config, world, named, on_message);
-  const fs::path own = checkpoint_folder(config);
+  const fs::path own = checkpoint_folder(config.out);
   std::error_code ignored;
   if (!fs::equivalent(fs::path(config.resume).lexically_normal() / "..", own, ignored)) {
     check_new(config);  // a branch of another run
@@ -86,7 +88,7 @@ StoredCheckpoint named_checkpoint(const TrainConfig& config, int world,
   const CheckpointSearch search = newest_whole(own);
   if (search.newest && search.newest->state.step > named.state.step) {
     throw std::invalid_argument(search.newest->folder.string() + " is newer than " + config.resume +
-                                ", and would be mistaken for its continuation: remove it, or "
+                                ", and the next --resume auto would use it: remove it, or "
                                 "choose another folder (--out)");
   }
   return named;
@@ -104,13 +106,8 @@ void check_tokenizer(const TrainConfig& config, const TrainingData& data) {
   const fs::path own = tokenizer_folder(config.out);
   if (!data.text || !fs::exists(own)) return;
   if (data::load_saved_tokenizer(own).tables() == data.text->tokenizer.tables()) return;
-  throw FieldError(
-      "tokenizer",
-      config.tokenizer + " is not the one that the run was trained with, " + own.string());
-}
-
-std::filesystem::path checkpoint_folder(const TrainConfig& config) {
-  return std::filesystem::path(config.out) / "checkpoints";
+  throw FieldError("tokenizer", config.tokenizer + " differs from the tokenizer of the run, " +
+                                    own.string() + "; leave out --tokenizer");
 }
 
 std::optional<StoredCheckpoint> find_checkpoint(
@@ -122,11 +119,12 @@ std::optional<StoredCheckpoint> find_checkpoint(
     return std::nullopt;
   }
   if (config.resume != "auto") return named_checkpoint(config, world, on_message);
-  CheckpointSearch search = newest_whole(checkpoint_folder(config));
+  CheckpointSearch search = newest_whole(checkpoint_folder(config.out));
   if (!search.newest && !search.skipped.empty()) {
-    throw std::runtime_error("no checkpoint in " + checkpoint_folder(config).string() +
-                             " can be used: " + search.skipped.front() +
-                             ". Mend or remove them, or choose another folder (--out)");
+    throw std::runtime_error(
+        "no checkpoint in " + checkpoint_folder(config.out).string() +
+        " can be used: " + search.skipped.front() +
+        ". Repair or remove the checkpoints, or choose another folder (--out)");
   }
   if (on_message) {
     for (const std::string& line : search.skipped) on_message("not used: " + line);
@@ -136,8 +134,8 @@ std::optional<StoredCheckpoint> find_checkpoint(
   } else {
     check_begun(config);
     if (on_message) {
-      on_message("there is no checkpoint in " + checkpoint_folder(config).string() +
-                 ": training begins at step 0");
+      on_message("there is no checkpoint in " + checkpoint_folder(config.out).string() +
+                 ": training starts at step 0");
     }
   }
   return std::move(search.newest);

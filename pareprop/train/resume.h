@@ -1,6 +1,5 @@
 #pragma once
 
-#include <filesystem>
 #include <functional>
 #include <optional>
 #include <string>
@@ -27,7 +26,5 @@ TrainConfig with_tokenizer_of_run(TrainConfig config, bool goes_on);
 
 // Throws std::invalid_argument when the text was divided by another tokenizer than the run's own.
 void check_tokenizer(const TrainConfig& config, const TrainingData& data);
-
-std::filesystem::path checkpoint_folder(const TrainConfig& config);
 
 }  // namespace pareprop::train

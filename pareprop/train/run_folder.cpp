@@ -22,12 +22,16 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kConfig = "config.json";
+constexpr const char* kClasses = "classes.json";
+constexpr const char* kTokenizer = "tokenizer";
+constexpr const char* kModelWeights = "model.safetensors";
+constexpr const char* kBestWeights = "best.safetensors";
+constexpr const char* kCheckpoints = "checkpoints";
 
-// What training writes, besides checkpoints/. Names without an extension are folders.
-constexpr const char* kWritten[] = {
-    kConfig,       "classes.json",      "tokenizer",        "metrics.jsonl",
-    "tensorboard", "model.safetensors", "best.safetensors", "run.html",
-    "trace.json",  "trace.svg"};
+// What training writes, besides checkpoints. Names without an extension are folders.
+constexpr const char* kWritten[] = {kConfig,       kClasses,      kTokenizer,   "metrics.jsonl",
+                                    "tensorboard", kModelWeights, kBestWeights, "run.html",
+                                    "trace.json",  "trace.svg"};
 
 [[noreturn]] void fail(const fs::path& path) {
   throw std::system_error(errno, std::generic_category(), path.string());
@@ -65,6 +69,13 @@ std::string aside_name(const fs::path& name, int number) {
 }
 
 }  // namespace
+
+fs::path config_file(const fs::path& run) { return run / kConfig; }
+fs::path classes_file(const fs::path& run) { return run / kClasses; }
+fs::path tokenizer_folder(const fs::path& run) { return run / kTokenizer; }
+fs::path weights_file(const fs::path& run) { return run / kModelWeights; }
+fs::path best_weights_file(const fs::path& run) { return run / kBestWeights; }
+fs::path checkpoint_folder(const fs::path& run) { return run / kCheckpoints; }
 
 void check_file_of_run(const fs::path& path) {
   const fs::file_type type = fs::symlink_status(path).type();
@@ -111,7 +122,7 @@ void RunFolder::lock() {
   if (flock(lock_.get(), LOCK_EX | LOCK_NB) == 0) return;
   if (errno != EWOULDBLOCK) fail(path);
   throw std::invalid_argument("another process trains in " + path_.string() +
-                              ": wait until it has ended, or choose another folder (--out)");
+                              ": wait until that process ends, or choose another folder (--out)");
 }
 
 void RunFolder::own() {
@@ -127,9 +138,10 @@ void RunFolder::check_there() const {
   const bool same = fstat(folder_.get(), &owned) == 0 && stat(path_.c_str(), &found) == 0 &&
                     owned.st_dev == found.st_dev && owned.st_ino == found.st_ino;
   if (same) return;
-  throw std::runtime_error("the folder of the run, " + path_.string() +
-                           ", was removed or replaced while it trained: nothing more can be saved "
-                           "there. Start again with another folder (--out)");
+  throw std::runtime_error(
+      "the folder of the run, " + path_.string() +
+      ", was removed or replaced during the training: nothing more can be saved "
+      "there. Start again with another folder (--out)");
 }
 
 std::vector<fs::path> files_of_run(const fs::path& folder) {
@@ -138,7 +150,7 @@ std::vector<fs::path> files_of_run(const fs::path& folder) {
     const fs::path path = folder / name;
     if (is_there(path) && !is_left_alone(path)) found.push_back(path);
   }
-  if (is_there(folder / "checkpoints")) found.push_back(folder / "checkpoints");
+  if (is_there(checkpoint_folder(folder))) found.push_back(checkpoint_folder(folder));
   return found;
 }
 

@@ -8,6 +8,14 @@
 
 namespace pareprop::train {
 
+// Where a run's folder has what.
+std::filesystem::path config_file(const std::filesystem::path& run);
+std::filesystem::path classes_file(const std::filesystem::path& run);
+std::filesystem::path tokenizer_folder(const std::filesystem::path& run);
+std::filesystem::path weights_file(const std::filesystem::path& run);
+std::filesystem::path best_weights_file(const std::filesystem::path& run);
+std::filesystem::path checkpoint_folder(const std::filesystem::path& run);
+
 // The folder of a run, of which one process at a time is the owner. Nothing is created or changed
 // until own() is called, so a run that fails before its first step leaves no folder behind.
 class RunFolder {

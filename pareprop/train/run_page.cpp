@@ -32,9 +32,9 @@ std::string outcome(const TrainConfig& config, const TrainResult& result) {
       return "Finished: " + steps + ".";
     case TrainEnd::stopped_early:
       return "Stopped early after " + steps + ": the last " + std::to_string(config.early_stop) +
-             " evaluations were not better than the best.";
+             " evaluations had no lower validation loss.";
     case TrainEnd::stopped_by_user:
-      return "Stopped when asked to, after " + steps + ".";
+      return "Stopped by the user after " + steps + ".";
     case TrainEnd::out_of_time:
       return "Stopped after " + steps + ": the time limit was reached.";
   }
@@ -62,23 +62,23 @@ std::string key_figures(const TrainResult& result) {
           : result.evaluations.back();
   const memory::Usage& memory = result.memory;
   std::string out = "<dl class=\"figures\">\n";
-  out += draw::key_figure("Evaluation accuracy",
+  out += draw::key_figure("Validation accuracy",
                           evaluated ? text::percent_text(evaluation.accuracy) : std::string(kNone),
                           here        ? "of " + std::to_string(result.evaluation.rows)
                           : evaluated ? "at step " + std::to_string(evaluation.step)
                                       : "not evaluated");
-  out += draw::key_figure("Evaluation loss",
+  out += draw::key_figure("Validation loss",
                           evaluated ? text::fixed(evaluation.loss, 4) : std::string(kNone),
                           "last training loss " + text::fixed(result.last_loss, 4));
   if (result.best) {
-    out += draw::key_figure("Best evaluation loss",
+    out += draw::key_figure("Best validation loss",
                             text::fixed(result.best->evaluation_loss.value_or(0.0), 4),
                             "step " + std::to_string(result.best->step));
   }
   const bool resumed = result.seconds_in_all > result.seconds;
   out += draw::key_figure(
       "Time", text::duration_text(std::max(result.seconds, result.seconds_in_all)),
-      resumed ? text::duration_text(result.seconds) + " since it was resumed" : "of training");
+      resumed ? text::duration_text(result.seconds) + " since the run was resumed" : "of training");
   out += draw::key_figure(
       "Samples a second",
       result.steps.empty() ? std::string(kNone) : text::fixed(median_speed(result.steps), 1),
@@ -94,25 +94,25 @@ std::string data_note(const TrainConfig& config, const TrainResult& result) {
   if (!(result.waited > kWaitedMuch)) return "";
   return "<p class=\"note\">Training waited for data " +
          draw::escaped(text::percent_text(result.waited)) +
-         " of the time: this run was bound by data. It had " +
+         " of the time: preparing data was the bottleneck. The run had " +
          draw::escaped(
              count_of(static_cast<std::size_t>(std::max(0, config.workers)), "worker", "workers")) +
-         "; more of them (--workers) make it faster where cores are free.</p>\n";
+         "; more (--workers) make it faster if cores are free.</p>\n";
 }
 
 std::string_view meaning(Policy policy) {
   switch (policy) {
     case Policy::store:
-      return "keeps what its gradient needs";
+      return "stores everything that the gradient needs";
     case Policy::products:
-      return "keeps what its matrix products read and made; GELU and probabilities are computed "
-             "again";
+      return "stores what matrix products read and computed; GELU and the probabilities of "
+             "attention are recomputed";
     case Policy::checkpoint:
-      return "keeps both of its inputs, and is recomputed";
+      return "stores both inputs of the block and recomputes the block";
     case Policy::anchor:
-      return "keeps one of its inputs, and is recomputed";
+      return "stores one input of the block and recomputes the block";
     case Policy::reverse:
-      return "keeps nothing: its inputs are recovered from its outputs";
+      return "stores nothing: the inputs of the block are recovered from its outputs";
   }
   return "";
 }

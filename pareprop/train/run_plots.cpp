@@ -27,7 +27,7 @@ draw::LinePlot over_steps(std::string title, std::vector<draw::Series> series) {
 // Of training, and of the evaluations with their own few points.
 template <typename Value>
 std::string both(const TrainResult& result, const std::string& title, Value value) {
-  draw::Series evaluation = series_of("evaluation", result.evaluations, value);
+  draw::Series evaluation = series_of("validation", result.evaluations, value);
   evaluation.markers = true;
   return svg(
       over_steps(title, {series_of("training", result.steps, value), std::move(evaluation)}));
@@ -60,8 +60,7 @@ std::string peak_memory(const TrainResult& result) {
 }
 
 std::string memory_by_tag(const memory::Usage& usage) {
-  draw::BarPlot bars{.title = "Memory by use, each at its own peak",
-                     .value_text = text::bytes_text};
+  draw::BarPlot bars{.title = "Memory by use, the peak of each", .value_text = text::bytes_text};
   for (std::size_t tag = 0; usage.total_peak > 0 && tag < memory::kTags; ++tag) {
     bars.bars.push_back({.label = std::string(name(static_cast<memory::Tag>(tag))),
                          .parts = {static_cast<double>(usage.peak[tag])}});

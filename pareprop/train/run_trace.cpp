@@ -8,7 +8,6 @@
 #include "pareprop/trace/chrome.h"
 #include "pareprop/trace/step_svg.h"
 #include "pareprop/trace/summary.h"
-#include "pareprop/train/field_error.h"
 
 namespace pareprop::train {
 
@@ -22,7 +21,8 @@ RunTrace::RunTrace(const TrainConfig& config, models::Model& model, int rank, st
   if (step_ > done) {
     recorder_.emplace(model);
   } else if (on_message_) {
-    on_message_("no trace: step " + std::to_string(step_) + " was trained before");
+    on_message_("no trace: step " + std::to_string(step_) +
+                " was before the checkpoint that the run resumed from");
   }
 }
 

@@ -6,9 +6,8 @@
 #include <utility>
 
 #include "pareprop/io/atomic_file.h"
-#include "pareprop/train/resume.h"
-#include "pareprop/train/run_files.h"
 #include "pareprop/train/run_page.h"
+#include "pareprop/train/trained_run.h"
 #include "pareprop/train/trainer.h"
 
 namespace pareprop::train {
@@ -24,23 +23,17 @@ std::string listed(const std::vector<std::string>& names) {
 
 }  // namespace
 
-RunWriter::RunWriter(const TrainConfig& config, bool writes, Say say)
+RunWriter::RunWriter(const TrainConfig& config, const RunFolder* folder, const TrainingData& data,
+                     const models::Model& model, const TrainState* resumed, Say say)
     : config_(config),
       say_(std::move(say)),
-      folder_(writes ? std::optional<RunFolder>(config.out) : std::nullopt),
-      store_(checkpoint_folder(config), config.keep),
-      saved_at_(std::chrono::steady_clock::now()) {}
-
-void RunWriter::own_folder() {
-  if (folder_) folder_->own();
-}
-
-void RunWriter::begin(const TrainingData& data, const models::Model& model,
-                      const TrainState* resumed) {
-  if (!folder_) return;
+      folder_(folder),
+      saved_at_(std::chrono::steady_clock::now()) {
+  if (folder_ == nullptr) return;
+  store_.emplace(checkpoint_folder(config_.out), config_.keep);
   if (resumed == nullptr) {
     if (const auto names = set_aside(config_.out); !names.empty() && say_) {
-      say_("what an earlier attempt left is kept as " + listed(names));
+      say_("files of an earlier attempt were renamed to " + listed(names));
     }
   }
   remove_leftovers_of_run(config_.out);
@@ -54,8 +47,8 @@ void RunWriter::begin(const TrainingData& data, const models::Model& model,
   fs::remove(weights_file(config_.out));
   if (!saves_on_the_way() && say_) {
     say_(
-        "no checkpoints are saved before the end (--save-every 0): a run that is killed has to "
-        "begin again");
+        "no checkpoints are saved before the end (--save-every 0): a killed run has to start again "
+        "from step 0");
   }
 }
 
@@ -70,21 +63,21 @@ void RunWriter::keep_if_best(const models::Model& model, std::int64_t step) {
 }
 
 bool RunWriter::checkpoint_due(std::int64_t step) const {
-  if (!folder_ || !saves_on_the_way()) return false;
+  if (folder_ == nullptr || !saves_on_the_way()) return false;
   const std::chrono::duration<double> since = std::chrono::steady_clock::now() - saved_at_;
   return (config_.save_every && step % *config_.save_every == 0) ||
          since.count() >= 60.0 * config_.save_minutes;
 }
 
 void RunWriter::save(const Trained& trained, TrainState state) {
-  if (!folder_) return;
+  if (folder_ == nullptr) return;
   folder_->check_there();
-  store_.save(trained, std::move(state));
+  store_->save(trained, std::move(state));
   saved_at_ = std::chrono::steady_clock::now();
 }
 
 void RunWriter::check_folder() const {
-  if (folder_) folder_->check_there();
+  if (folder_ != nullptr) folder_->check_there();
 }
 
 void RunWriter::add(const StepRecord& record) {
@@ -93,7 +86,7 @@ void RunWriter::add(const StepRecord& record) {
 
 void RunWriter::add(const EvaluationRecord& record, const models::Model& model,
                     const Evaluation& found) {
-  if (!log_) return;
+  if (folder_ == nullptr) return;
   folder_->check_there();
   best_->offer(model, record.step, found);
   log_->add(record);
@@ -107,7 +100,7 @@ void RunWriter::add_history(TrainResult& result) const {
 }
 
 void RunWriter::write_page(const TrainResult& result) const {
-  if (!folder_) return;
+  if (folder_ == nullptr) return;
   const fs::path page = fs::path(config_.out) / "run.html";
   try {
     check_file_of_run(page);
@@ -119,7 +112,7 @@ void RunWriter::write_page(const TrainResult& result) const {
 }
 
 void RunWriter::write_weights(models::Model& model, std::int64_t step, bool best) {
-  if (!folder_) return;
+  if (folder_ == nullptr) return;
   const std::optional<WeightsOf> origin = best ? best_->best() : std::nullopt;
   if (origin) load_run_weights(model, best_weights_file(config_.out));
   save_run_weights(model, weights_file(config_.out), origin.value_or(WeightsOf{.step = step}));

@@ -8,8 +8,8 @@
 
 #include "pareprop/train/best_weights.h"
 #include "pareprop/train/checkpoint_store.h"
+#include "pareprop/train/metrics_log.h"
 #include "pareprop/train/run_folder.h"
-#include "pareprop/train/run_log.h"
 #include "pareprop/train/train_config.h"
 #include "pareprop/train/training_data.h"
 
@@ -17,25 +17,21 @@ namespace pareprop::train {
 
 struct TrainResult;
 
-// All that a run writes to its folder. One of the processes that train together writes; in the
-// others every call does nothing.
+// All that a run writes to its folder, but for the trace of a step (run_trace.h). One of the
+// processes that train together writes; in the others every call does nothing.
 class RunWriter {
  public:
   using Say = std::function<void(const std::string&)>;
 
-  // Throws what RunFolder does.
-  RunWriter(const TrainConfig& config, bool writes, Say say);
-
-  // Makes the folder, which no other run can use from now on. Throws as the constructor does.
-  void own_folder();
-
-  // Before the first step: the files that describe the run. `resumed` is where the checkpoint is
-  // that it continues; null: what an earlier attempt left gets other names. What is not true any
-  // more of the resumed run is removed last: when this throws, all is there still.
-  void begin(const TrainingData& data, const models::Model& model, const TrainState* resumed);
+  // Before the first step: writes the files that describe the run. `folder` is owned; null: another
+  // process writes. `resumed` is where the checkpoint is that the run continues; null: what an
+  // earlier attempt left gets other names. What is not true any more of the resumed run is removed
+  // last: when this throws, all is there still. `config` and `folder` outlive it.
+  RunWriter(const TrainConfig& config, const RunFolder* folder, const TrainingData& data,
+            const models::Model& model, const TrainState* resumed, Say say);
 
   // Weights of the model are those that were evaluated at this step, the last so far. Keeps them
-  // where they are the best: begin() may have removed what was kept, of a later step.
+  // where they are the best: what was kept of a later step is removed when a run is resumed.
   void keep_if_best(const models::Model& model, std::int64_t step);
 
   // Of the checkpoints' rhythm: true when the one that is due every so many steps or minutes is.
@@ -63,9 +59,9 @@ class RunWriter {
  private:
   const TrainConfig& config_;
   const Say say_;
-  std::optional<RunFolder> folder_;  // none: another process writes
-  CheckpointStore store_;
-  std::optional<RunLog> log_;
+  const RunFolder* const folder_;  // null, and none of those below: another process writes
+  std::optional<CheckpointStore> store_;
+  std::optional<MetricsLog> log_;
   std::optional<BestWeights> best_;
   std::chrono::steady_clock::time_point saved_at_;
 };

@@ -9,7 +9,7 @@
 #include <type_traits>
 
 #include "pareprop/data/prefetch.h"
-#include "pareprop/graph/policy.h"
+#include "pareprop/device/choose_device.h"
 #include "pareprop/io/json.h"
 #include "pareprop/ops/precision.h"
 #include "pareprop/text/escape.h"
@@ -17,8 +17,6 @@
 #include "pareprop/text/units.h"
 #include "pareprop/text/utf8.h"
 #include "pareprop/train/config_fields.h"
-#include "pareprop/train/field_error.h"
-#include "pareprop/train/learning_rate.h"
 
 namespace pareprop::train {
 namespace {
@@ -37,7 +35,11 @@ Number number_of(std::string_view key, std::string_view text) {
   Number value{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error == std::errc::result_out_of_range) {
-    refuse(key, "a number of at most " + json_of(std::numeric_limits<Number>::max()).dump(), text);
+    const std::string most = json_of(std::numeric_limits<Number>::max()).dump();
+    refuse(key,
+           std::is_integral_v<Number> ? "a number of at most " + most
+                                      : "a number that fits into 64 bits",
+           text);
   }
   if (error != std::errc() || end != text.data() + text.size()) {
     refuse(key, std::is_integral_v<Number> ? "a whole number" : "a number", text);
@@ -191,11 +193,11 @@ void share(const char* key, double value, bool one = false) {
                    " 1, got " + text_of(value));
 }
 
-// What `parse` says of the value.
-template <typename Parse>
-void parses(const char* key, const std::string& value, Parse parse) {
+// What `parse` makes of the value.
+template <typename Value, typename Parse>
+auto parsed(const char* key, const Value& value, Parse parse) {
   try {
-    parse(value);
+    return parse(value);
   } catch (const std::invalid_argument& error) {
     throw FieldError(key, error.what());
   }
@@ -217,13 +219,13 @@ void check_optimizer(const TrainConfig& c) {
                    text_of(c.learning_rate));
   expect_field(c.last_learning_rate >= 0.0 && c.last_learning_rate <= c.learning_rate,
                "last_learning_rate",
-               "expected 0 to the highest rate, " + text_of(c.learning_rate) + ", got " +
+               "expected 0 to the peak learning rate, " + text_of(c.learning_rate) + ", got " +
                    text_of(c.last_learning_rate));
   share("warmup", c.warmup, true);
-  parses("decay", c.decay, decay_of);
   between("weight_decay", 0.0, kLongest, c.weight_decay);
   share("beta1", c.beta1);
   share("beta2", c.beta2);
+  share("momentum", c.momentum);
   expect_field(c.eps > 0.0 && c.eps <= 1.0, "eps",
                "expected more than 0 and at most 1, such as 1e-8, got " + text_of(c.eps));
   between("clip", 0.0, kLongest, c.clip);
@@ -259,17 +261,16 @@ void check_data(const TrainConfig& c) {
 
 }  // namespace
 
-void check(const TrainConfig& c) {
+TrainChoices check(const TrainConfig& c) {
   between("batch", std::int64_t{1}, kMostSamples, c.batch);
   between("accumulate", std::int64_t{1}, kMostSamples, c.accumulate);
   between("steps", std::int64_t{0}, kMostSteps, c.steps);
   between("epochs", 0.0, kMostEpochs, c.epochs);
   expect_field(c.steps > 0 || c.epochs > 0.0, "epochs",
-               "expected more than 0 where no number of steps is given, got " + text_of(c.epochs));
+               "expected more than 0 if the number of steps is 0, got " + text_of(c.epochs));
   check_network(c);
   check_data(c);
   check_optimizer(c);
-  if (!c.budget.empty()) parses("budget", c.budget, text::parse_byte_size);
   between("keep", 1, kMostKept, c.keep);
   between("save_every", std::int64_t{0}, kMostSteps, c.save_every.value_or(0));
   expect_field(
@@ -290,11 +291,43 @@ void check(const TrainConfig& c) {
                  "expected text in UTF-8, got " + text::in_quotes(field.value) +
                      "; rename the file or folder, or make a link to it");
   }
-  if (!c.budget.empty()) {
-    parses("budget", c.budget, [](const std::string& text) { text::parse_byte_size(text); });
-  }
-  parses("mode", c.mode, [](const std::string& text) { parse_mode(text); });
-  parses("precision", c.precision, [](const std::string& text) { parse_precision(text); });
+  return choices_of(c);
+}
+
+namespace {
+
+optim::OptimizerOptions optimizer_of(const TrainConfig& c) {
+  const auto state = parsed("optimizer_state", c.optimizer_state, optim::parse_state_kind);
+  expect_field(state == optim::StateKind::fp32 || c.precision != "fp64", "optimizer_state",
+               "expected fp32, because --precision is fp64, got " + c.optimizer_state);
+  const auto kind = parsed("optimizer", c.optimizer, optim::parse_optimizer_kind);
+  parsed("optimizer_state", state, [&](optim::StateKind own) { optim::check_suits(kind, own); });
+  return {.kind = kind,
+          .state = state,
+          .beta1 = c.beta1,
+          .beta2 = c.beta2,
+          .eps = c.eps,
+          .momentum = c.momentum,
+          .weight_decay = c.weight_decay,
+          .seed = c.seed};
+}
+
+}  // namespace
+
+TrainChoices choices_of(const TrainConfig& c) {
+  TrainChoices choices{.mode = parsed("mode", c.mode, parse_mode),
+                       .numerics = parsed("precision", c, numerics_of),
+                       .decay = parsed("decay", c.decay, decay_of),
+                       .optimizer = optimizer_of(c)};
+  expect_field(c.update == "after" || c.update == "inside", "update",
+               "expected after or inside, got '" + c.update + "'");
+  if (c.update == "inside") choices.update = Update::inside;
+  expect_field(choices.update == Update::after || c.accumulate == 1, "update",
+               "expected after, because --accumulate is " + text_of(c.accumulate) +
+                   ": between micro-batches the gradients of all weights have to be kept; use a "
+                   "larger --batch and --mode reprop instead");
+  if (!c.budget.empty()) choices.budget = parsed("budget", c.budget, text::parse_byte_size);
+  return choices;
 }
 
 std::string flag_name(std::string_view key) {
@@ -303,10 +336,16 @@ std::string flag_name(std::string_view key) {
   return flag;
 }
 
-Arithmetic arithmetic_of(const TrainConfig& config) {
-  const bool drifts = config.streams == "auto" && config.precision == "bf16";
-  return config.exact || drifts || config.streams == "exact" ? Arithmetic::exact
-                                                             : Arithmetic::floating;
+c10::Device device_of(const TrainConfig& config, int local_rank) {
+  return parsed("device", config.device,
+                [&](const std::string& spec) { return choose_device(spec, local_rank); });
+}
+
+StackOptions numerics_of(const TrainConfig& config) {
+  const Precision precision = parse_precision(config.precision);
+  const bool drifts = config.streams == "auto" && precision == Precision::bf16;
+  const bool exact = config.exact || drifts || config.streams == "exact";
+  return {.precision = precision, .arithmetic = exact ? Arithmetic::exact : Arithmetic::floating};
 }
 
 models::Overrides overrides_of(const TrainConfig& config) {

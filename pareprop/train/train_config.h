@@ -1,13 +1,20 @@
 #pragma once
 
+#include <c10/core/Device.h>
+
 #include <cstdint>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "pareprop/graph/policy.h"
 #include "pareprop/models/overrides.h"
-#include "pareprop/reversible/stream_arithmetic.h"
+#include "pareprop/optim/make_optimizer.h"
+#include "pareprop/reversible/stack_options.h"
+#include "pareprop/train/learning_rate.h"
 
 namespace pareprop::train {
 
@@ -43,6 +50,7 @@ struct TrainConfig {
   std::string mode = "auto";
   std::string budget = {};
   bool force = false;
+  std::string device = "auto";
   std::string precision = "fp32";
   std::string streams = "auto";
   bool exact = false;
@@ -53,6 +61,9 @@ struct TrainConfig {
   std::uint64_t seed = 0;
 
   // The optimizer
+  std::string optimizer = "adamw";
+  std::string optimizer_state = "fp32";
+  double momentum = 0.9;
   double learning_rate = 1e-3;
   double last_learning_rate = 0.0;
   double warmup = 0.05;
@@ -62,6 +73,7 @@ struct TrainConfig {
   double beta2 = 0.999;
   double eps = 1e-8;
   double clip = 1.0;
+  std::string update = "after";
   double ema = 0.0;
 
   // What is kept and said
@@ -103,13 +115,51 @@ std::string place_in_json(std::string_view json, std::string_view key, const std
 // All fields, in their order, those that are not given as null. What apply_json() reads.
 std::string to_json(const TrainConfig& config);
 
-// Throws std::invalid_argument for the first value that is out of its range.
-void check(const TrainConfig& config);
+// A field has a value that it cannot have. what() names its key, as it is in a configuration file;
+// on the command line the same field is flag_name(key()).
+class FieldError : public std::invalid_argument {
+ public:
+  FieldError(std::string key, std::string why)
+      : std::invalid_argument(key + ": " + why), key_(std::move(key)), why_(std::move(why)) {}
 
-// Fixed point where `exact` or `streams` ask for it; and, unless `streams` says float, with bf16
-// branches: one rounding of theirs that falls otherwise is 1/256 of a value, and a network of 6
-// blocks was seen to recover streams that were off by an eighth.
-Arithmetic arithmetic_of(const TrainConfig& config);
+  const std::string& key() const { return key_; }
+  const std::string& why() const { return why_; }
+
+ private:
+  std::string key_, why_;
+};
+
+// "--learning-rate" of "learning_rate".
+std::string flag_name(std::string_view key);
+
+// When the optimizer steps: after the backward pass, or inside it, where the gradients of two
+// blocks are alive instead of all (Note [Updates inside the backward pass]).
+enum class Update { after, inside };
+
+// What words of a configuration mean. Whoever acts on one of them reads it here.
+struct TrainChoices {
+  Mode mode = Mode::automatic;
+  StackOptions numerics = {};  // numerics_of()
+  Decay decay = Decay::cosine;
+  optim::OptimizerOptions optimizer = {};
+  Update update = Update::after;
+  std::optional<std::int64_t> budget = std::nullopt;  // bytes; none: what is free
+};
+
+// Throws FieldError for the first value that is out of its range.
+TrainChoices check(const TrainConfig& config);
+
+// As check() returns them, of a configuration whose numbers nobody has to check. Throws FieldError.
+TrainChoices choices_of(const TrainConfig& config);
+
+// The device of the process with this rank on its machine. Throws FieldError when it is not there.
+c10::Device device_of(const TrainConfig& config, int local_rank = 0);
+
+// What the network computes with: fixed point where `exact` or `streams` ask for it; and, unless
+// `streams` says float, with bf16 branches: one rounding of theirs that falls otherwise is 1/256 of
+// a value, and a network of 6 blocks was seen to recover streams that were off by an eighth. Throws
+// std::invalid_argument for a precision that there is not.
+StackOptions numerics_of(const TrainConfig& config);
 
 // What the fields of the network ask of a named one.
 models::Overrides overrides_of(const TrainConfig& config);

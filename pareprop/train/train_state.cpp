@@ -76,24 +76,25 @@ std::string format_manifest(const Manifest& manifest) {
     return whole.dump(1) + "\n";
   } catch (const json::type_error&) {
     throw std::invalid_argument(
-        "the state of the run cannot be saved: its configuration is not UTF-8 text");
+        "the state of the run cannot be saved, because its configuration is not UTF-8 text");
   }
 }
 
 Manifest parse_manifest(std::string_view text) {
   try {
-    json whole = io::parse_json(text, "it");
-    if (!whole.is_object()) throw std::runtime_error("it is not what was written: no JSON object");
+    json whole = io::parse_json(text, "the file");
+    if (!whole.is_object()) throw std::runtime_error("the file is damaged: expected a JSON object");
     const int format = whole.at("format").get<int>();
     if (format != kFormat) {
-      throw std::runtime_error("it has format " + std::to_string(format) +
-                               ", and this program reads format " + std::to_string(kFormat) +
-                               ": it is of another version");
+      throw std::runtime_error("the format is " + std::to_string(format) +
+                               ", but this program reads format " + std::to_string(kFormat) +
+                               ": another version wrote the file");
     }
     const auto expected = whole.at("xxh64").get<std::string>();
     whole.erase("xxh64");
     if (checksum_of(whole) != expected) {
-      throw std::runtime_error("its checksum is not that of its content: it was damaged or edited");
+      throw std::runtime_error(
+          "the checksum does not match the content: the file was damaged or edited");
     }
     Manifest manifest{.state = state_of(whole.at("state")), .files = {}};
     for (const auto& [name, seal] : whole.at("files").items()) {
@@ -104,7 +105,7 @@ Manifest parse_manifest(std::string_view text) {
   } catch (const std::invalid_argument& error) {
     throw std::runtime_error(error.what());
   } catch (const json::exception& error) {
-    throw std::runtime_error("it is not what was written: " + io::json_fault(error));
+    throw std::runtime_error("the file is damaged: " + io::json_fault(error));
   }
 }
 

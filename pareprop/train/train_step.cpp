@@ -6,16 +6,19 @@
 #include <cmath>
 #include <memory>
 
+#include "pareprop/device/torch_error.h"
+#include "pareprop/ops/device_path.h"
 #include "pareprop/ops/random_stream.h"
+#include "pareprop/reversible/deferred_checks.h"
 #include "pareprop/train/evaluate.h"
 #include "pareprop/train/gradient_norm.h"
-#include "pareprop/train/training_data.h"
 
 namespace pareprop::train {
 namespace {
 
 struct Sums {
   double loss = 0.0, right = 0.0, rows = 0.0, stop = 0.0;
+  bool can_go_back = true;  // as far as is known: the loss of the last micro-step is finite
 
   Sums over(distributed::ProcessGroup& group, TraceRecorder* recorder) const {
     const TraceScope scope(group.world() > 1 ? recorder : nullptr, StepKind::communication,
@@ -23,69 +26,75 @@ struct Sums {
     const at::Tensor all = at::tensor({loss, right, rows, stop}, at::kDouble);
     group.all_reduce(all)->wait();
     const double* sum = all.const_data_ptr<double>();
-    return {sum[0], sum[1], sum[2], sum[3]};
+    return {.loss = sum[0], .right = sum[1], .rows = sum[2], .stop = sum[3]};
   }
 };
 
-models::Batch next_batch(const StepParts& parts, data::Prefetcher& batches) {
+data::Batch next_batch(const StepParts& parts, BatchFeed& batches) {
   const TraceScope scope(parts.recorder, StepKind::data,
                          "batch " + std::to_string(batches.number()));
-  return model_batch(batches.next(), parts.model);
+  return batches.next();
+}
+
+struct ForwardPass {
+  at::Tensor loss;
+  double rows = 0.0;
+};
+
+// Where reading a value waits, loss and right rows are added to `sums` when the checks of the pass
+// run.
+ForwardPass run_forward(const StepParts& parts, const data::Batch& batch,
+                        const std::shared_ptr<Pass>& pass, Sums& sums) {
+  DeferredChecks& checks = *pass->checks();
+  at::Tensor scores, loss;
+  {
+    const TraceScope scope(parts.recorder, StepKind::forward, "forward");
+    loss = parts.model.loss(batch, {.pass = pass}, &scores);
+  }
+  const auto rows = static_cast<double>(scores.size(0));
+  sums.rows += rows;
+  // Streams that are not finite cannot be recovered, and the drift of such a pass means nothing.
+  checks.add({loss.detach(), right_rows(scores, parts.model.row_targets(batch))},
+             [&sums, rows](c10::ArrayRef<double> values) {
+               sums.loss += values[0] * rows;
+               sums.right += values[1];
+               return sums.can_go_back = std::isfinite(values[0]);
+             });
+  scores.reset();  // of text they are large, and the backward pass does not need them
+  if (!reads_wait(loss.device())) checks.run();
+  return {std::move(loss), rows};
 }
 
 // Adds the gradients of the sum over the rows, divided by `divisor`.
-void run_micro_step(const StepParts& parts, const models::Batch& batch, std::shared_ptr<Pass> pass,
-                    double divisor, Sums& sums) {
-  at::Tensor scores, loss;
-  double value = 0.0;
-  {
-    const TraceScope scope(parts.recorder, StepKind::forward, "forward");
-    loss = parts.model.loss(batch, {.pass = std::move(pass)}, &scores);
-    value = loss.item<double>();
-  }
-  const auto rows = static_cast<double>(scores.size(0));
-  sums.loss += value * rows;
-  sums.rows += rows;
-  sums.right += static_cast<double>(count_right(scores, parts.model.row_targets(batch)));
-  scores.reset();  // of text they are large, and the backward pass does not need them
-  // Streams that are not finite cannot be recovered; what the step will be refused for is in the
-  // sum, and other processes wait for this one's gradients, which count as zero.
-  if (std::isfinite(value)) {
-    const TraceScope scope(parts.recorder, StepKind::other_backward, "backward");
-    if (rows == divisor) {
-      loss.backward();
-    } else {
-      loss.mul(rows / divisor).backward();
-    }
-  }
+void run_backward(const StepParts& parts, const ForwardPass& forward, double divisor,
+                  bool again = false) {
+  const TraceScope scope(parts.recorder, StepKind::other_backward, "backward");
+  const at::Tensor loss =
+      forward.rows == divisor ? forward.loss : forward.loss.mul(forward.rows / divisor);
+  loss.backward(/*gradient=*/{}, /*retain_graph=*/again);
 }
 
-}  // namespace
+// The one time that the host waits for the device in a step (Note [Reads after the step]): before
+// the optimizer, so that a step that went wrong leaves the weights as they are. While AdamW runs,
+// the host issues the next step.
+GradientNorm read_step(const StepParts& parts, DeferredChecks& checks) {
+  const TraceScope scope(parts.recorder, StepKind::optimizer, "norms, and the end of the passes");
+  const GradientNorms norms(parts.optimizer.parameters());
+  GradientNorm norm;
+  checks.add(norms.numbers(), [&](c10::ArrayRef<double> values) {
+    norm = norms.of(values);
+    return true;
+  });
+  checks.run();
+  return norm;
+}
 
-StepOutcome run_step(const StepParts& parts, const StepOptions& options, data::Prefetcher& batches,
-                     double learning_rate, bool wants_stop) {
-  for (const auto& [name, parameter] : parts.optimizer.parameters()) {
-    parameter.mutable_grad().reset();
-  }
-  // How many rows there are in all is known at the end only (of text, as many as are masked), so
-  // gradients are divided by the number of samples first, and corrected by a factor.
-  const auto samples = static_cast<double>(options.batch * options.accumulate);
-  const std::uint64_t seed =
-      random_key({options.seed, static_cast<std::uint64_t>(parts.group.rank())});
-  Sums own{.stop = wants_stop ? 1.0 : 0.0};
-  parts.buckets.set_recorder(parts.recorder);
-  for (std::int64_t micro = 0; micro < options.accumulate; ++micro) {
-    const auto number = static_cast<std::uint64_t>(batches.number());
-    const models::Batch batch = next_batch(parts, batches);
-    if (micro + 1 == options.accumulate) parts.buckets.begin();
-    run_micro_step(parts, batch, std::make_shared<Pass>(seed, number), samples, own);
-  }
-  parts.buckets.finish();
+std::uint64_t dropout_seed(const StepParts& parts, const StepOptions& options) {
+  return random_key({options.seed, static_cast<std::uint64_t>(parts.group.rank())});
+}
 
-  const Sums all = own.over(parts.group, parts.recorder);
-  const double factor = samples * parts.group.world() / all.rows;
-  const TraceScope scope(parts.recorder, StepKind::optimizer, "norm and AdamW");
-  const GradientNorm norm = gradient_norm(parts.optimizer.parameters());
+StepOutcome outcome_of(const StepParts& parts, const Sums& all, const GradientNorm& norm,
+                       double factor) {
   StepOutcome outcome{.loss = all.loss / all.rows,
                       .accuracy = all.right / all.rows,
                       .gradient_norm = norm.norm * factor,
@@ -98,6 +107,111 @@ StepOutcome run_step(const StepParts& parts, const StepOptions& options, data::P
     outcome.not_finite =
         bad.empty() ? "the loss, computed with finite parameters," : "the parameter " + bad;
   }
+  return outcome;
+}
+
+bool reads_wait(const StepParts& parts) {
+  const io::NamedTensors& trained = parts.optimizer.parameters();
+  return !trained.empty() && pareprop::reads_wait(trained.front().second.device());
+}
+
+// The norm of the gradients that the last backward pass gave to `inside`; the one time that the
+// host waits for the device.
+GradientNorm read_inside(const StepParts& parts, DeferredChecks& checks) {
+  GradientNorm norm = parts.inside->norm({});
+  checks.add(parts.inside->numbers(), [&](c10::ArrayRef<double> values) {
+    norm = parts.inside->norm(values);
+    return true;
+  });
+  checks.run();
+  return norm;
+}
+
+StepOutcome run_step_inside(const StepParts& parts, const StepOptions& options, BatchFeed& batches,
+                            double learning_rate, bool wants_stop) {
+  InsideUpdates& inside = *parts.inside;
+  const auto samples = static_cast<double>(options.batch);
+  Sums own{.stop = wants_stop ? 1.0 : 0.0};
+  const auto checks = std::make_shared<DeferredChecks>();
+  const auto number = static_cast<std::uint64_t>(batches.number());
+  const data::Batch batch = next_batch(parts, batches);
+  const ForwardPass forward = run_forward(
+      parts, batch,
+      std::make_shared<Pass>(dropout_seed(parts, options), number, checks, inside.taker()), own);
+  // All processes have to know how many rows there are, and whether one has a bad loss, before the
+  // first weight changes.
+  const Sums before = own.over(parts.group, parts.recorder);
+  const double factor = samples * parts.group.world() / before.rows;
+  GradientNorm norm;
+  double clip = 1.0;
+  bool goes_back = std::isfinite(before.loss);
+  if (goes_back && options.clip > 0.0) {
+    inside.begin_measuring(parts.recorder);
+    run_backward(parts, forward, samples, /*again=*/true);
+    inside.finish();
+    norm = read_inside(parts, *checks);
+    clip = clip_factor(norm.norm * factor, options.clip);
+    goes_back = norm.first_not_finite.empty();
+  }
+  bool half_taken = false;
+  if (goes_back) {
+    inside.begin_stepping(learning_rate, factor * clip, parts.recorder);
+    try {
+      run_backward(parts, forward, samples);
+      inside.finish();
+      norm = read_inside(parts, *checks);
+    } catch (const std::exception& error) {
+      if (!inside.changed_weights()) throw;
+      throw HalfTakenStep(explained(error));
+    }
+    half_taken = inside.changed_weights();
+  }
+  batches.copy_ahead();
+  const Sums all = own.over(parts.group, parts.recorder);
+  StepOutcome outcome = outcome_of(parts, all, norm, factor);
+  outcome.half_taken = half_taken && !outcome.not_finite.empty();
+  if (outcome.not_finite.empty() && parts.average != nullptr) parts.average->update();
+  return outcome;
+}
+
+}  // namespace
+
+StepOutcome run_step(const StepParts& parts, const StepOptions& options, BatchFeed& batches,
+                     double learning_rate, bool wants_stop) {
+  for (const auto& [name, parameter] : parts.optimizer.parameters()) {
+    parameter.mutable_grad().reset();
+  }
+  if (parts.inside != nullptr) {
+    return run_step_inside(parts, options, batches, learning_rate, wants_stop);
+  }
+  // How many rows there are in all is known at the end only (of text, as many as are masked), so
+  // gradients are divided by the number of samples first, and corrected by a factor.
+  const auto samples = static_cast<double>(options.batch * options.accumulate);
+  const std::uint64_t seed = dropout_seed(parts, options);
+  Sums own{.stop = wants_stop ? 1.0 : 0.0};
+  const auto checks = std::make_shared<DeferredChecks>();
+  parts.buckets.set_recorder(parts.recorder);
+  for (std::int64_t micro = 0; micro < options.accumulate; ++micro) {
+    const auto number = static_cast<std::uint64_t>(batches.number());
+    const data::Batch batch = next_batch(parts, batches);
+    if (micro + 1 == options.accumulate) parts.buckets.begin();
+    const ForwardPass forward =
+        run_forward(parts, batch, std::make_shared<Pass>(seed, number, checks), own);
+    // What the step will be refused for is in the sum, and other processes wait for this one's
+    // gradients, which count as zero.
+    if (own.can_go_back) run_backward(parts, forward, samples);
+    batches.copy_ahead();
+  }
+  parts.buckets.finish();
+
+  const bool waits = reads_wait(parts);
+  GradientNorm norm;
+  if (waits) norm = read_step(parts, *checks);
+  const Sums all = own.over(parts.group, parts.recorder);
+  const double factor = samples * parts.group.world() / all.rows;
+  const TraceScope scope(parts.recorder, StepKind::optimizer, "norm and AdamW");
+  if (!waits) norm = gradient_norm(parts.optimizer.parameters());
+  const StepOutcome outcome = outcome_of(parts, all, norm, factor);
   if (!outcome.not_finite.empty()) return outcome;
   parts.optimizer.step(learning_rate, factor * clip_factor(outcome.gradient_norm, options.clip));
   if (parts.average != nullptr) parts.average->update();

@@ -11,7 +11,7 @@
 #include "pareprop/reversible/stack_options.h"
 #include "pareprop/train/best_weights.h"
 #include "pareprop/train/evaluate.h"
-#include "pareprop/train/run_log.h"
+#include "pareprop/train/metrics_log.h"
 #include "pareprop/train/train_config.h"
 
 namespace pareprop::train {

@@ -6,11 +6,7 @@
 #include <stdexcept>
 
 #include "pareprop/data/text/text_batches.h"
-#include "pareprop/io/safetensors.h"
 #include "pareprop/models/image_model.h"
-#include "pareprop/models/registry.h"
-#include "pareprop/models/roberta.h"
-#include "pareprop/train/field_error.h"
 
 namespace pareprop::train {
 namespace {
@@ -35,9 +31,9 @@ void check_applies(const TrainConfig& config, bool text) {
     const bool of_images = std::any_of(std::begin(kOfImages), std::end(kOfImages), is);
     const bool of_text = std::any_of(std::begin(kOfText), std::end(kOfText), is);
     if (text ? of_images : of_text) {
-      throw FieldError(given[i].key, std::string("it is for ") + (text ? "images" : "text") +
-                                         ", and " + config.data + " is " +
-                                         (text ? "text" : "images"));
+      throw FieldError(given[i].key, std::string("it works only with ") +
+                                         (text ? "images" : "text") + ", but " + config.data +
+                                         " is " + (text ? "text" : "images"));
     }
   }
 }
@@ -54,54 +50,26 @@ data::ImageAugment augment_of(const TrainConfig& config, const data::ImageData& 
   return augment;
 }
 
-// False: the weights were trained with the network's own number of channels, as most that come from
-// elsewhere; images are made to have as many.
-bool weights_fit_channels(const TrainConfig& config, std::int64_t channels) {
-  if (config.weights.empty()) return true;
-  try {
-    const io::SafetensorsFile file(config.weights);
-    models::Overrides change = overrides_of(config);
-    change.channels = channels;
-    const auto model = models::make_model(config.model, change, {.device = at::kMeta});
-    for (const auto& parameter : model->named_parameters()) {
-      if (!parameter.key().starts_with("patch_embed.")) continue;
-      if (!file.contains(parameter.key()) ||
-          parameter.value().sizes() != file.entry(parameter.key()).shape) {
-        return false;
-      }
-    }
-    return true;
-  } catch (const std::exception&) {
-    return false;  // who loads them says what is wrong
-  }
+data::TextBatchesOptions text_options(const TrainConfig& config, const models::Model& model,
+                                      data::Shard shard) {
+  return {.batch = config.batch, .length = model.tokens(), .seed = config.seed, .shard = shard};
 }
 
-void check_suits(const TrainConfig& config, bool images) {
-  const auto model = models::make_model(config.model, {}, {.device = at::kMeta});
-  const bool takes_images = dynamic_cast<const models::ImageModel*>(model.get()) != nullptr;
-  if (takes_images == images) return;
-  throw std::invalid_argument(
-      "the model " + config.model + " is for " + (takes_images ? "images" : "text") +
-      ", and the data '" + config.data + "' is " + (images ? "images" : "text") +
-      ": choose a model for it, for example --model " + (images ? "vit_small" : "roberta_base") +
-      ", or other data, for example --data " + (images ? "persuasion" : "digits"));
-}
-
-std::shared_ptr<models::Model> image_model(const TrainConfig& config, const data::ImageData& images,
-                                           const models::WeightOptions& weights) {
-  models::Overrides change = overrides_of(config);
-  change.classes = static_cast<std::int64_t>(images.train->class_names().size());
-  if (weights_fit_channels(config, images.channels)) change.channels = images.channels;
-  const bool square = images.size.height == images.size.width && images.size.height > 0;
-  if (!change.image_size && square) {
-    change.image_size = images.size.height;
-    try {
-      models::make_model(config.model, change, {.device = at::kMeta});
-    } catch (const std::invalid_argument&) {
-      change.image_size.reset();  // it cannot take them as they are: they are resized
-    }
-  }
-  return models::make_model(config.model, change, weights);
+data::ImageBatchesOptions image_options(const TrainConfig& config, const data::ImageData& images,
+                                        const models::Model& model, data::Shard shard) {
+  const auto& shape = dynamic_cast<const models::ImageModel&>(model).shape();
+  const int side = static_cast<int>(shape.image_size);
+  return {.batch = config.batch,
+          .input = {side, side},
+          .channels = static_cast<int>(shape.channels),
+          .seed = config.seed,
+          .shard = shard,
+          .augment = augment_of(config, images),
+          .mixing = {.mixup = config.mixup,
+                     .cutmix = config.cutmix,
+                     .probability = config.mix_probability,
+                     .label_smoothing = config.label_smoothing},
+          .strict = config.strict};
 }
 
 }  // namespace
@@ -141,23 +109,6 @@ TrainingData open_data(const TrainConfig& config) {
   return data;
 }
 
-std::shared_ptr<models::Model> make_model(const TrainConfig& config, const TrainingData& data,
-                                          const models::WeightOptions& weights) {
-  check_suits(config, data.images.has_value());
-  if (data.images) return image_model(config, *data.images, weights);
-  const data::Tokenizer& tokenizer = data.text->tokenizer;
-  if (tokenizer.padding() != models::RobertaConfig::kPadding) {
-    throw FieldError("tokenizer", "its <pad> has the id " + std::to_string(tokenizer.padding()) +
-                                      "; expected " +
-                                      std::to_string(models::RobertaConfig::kPadding) +
-                                      ", as RoBERTa's tokenizers have it");
-  }
-  models::Overrides change = overrides_of(config);
-  change.vocabulary = tokenizer.size();
-  change.length = config.seq_len.value_or(kTextLength);
-  return models::make_model(config.model, change, weights);
-}
-
 std::vector<std::string> BatchSets::skipped() const {
   std::vector<std::string> lines = left_out;
   for (const auto* set : {train_images.get(), test_images.get()}) {
@@ -177,32 +128,6 @@ std::string left_out_text(const std::vector<std::string>& lines, const std::stri
   if (shown < lines.size()) text += "\nand " + std::to_string(lines.size() - shown) + " more";
   return text;
 }
-
-namespace {
-
-data::TextBatchesOptions text_options(const TrainConfig& config, const models::Model& model,
-                                      data::Shard shard) {
-  return {.batch = config.batch, .length = model.tokens(), .seed = config.seed, .shard = shard};
-}
-
-data::ImageBatchesOptions image_options(const TrainConfig& config, const data::ImageData& images,
-                                        const models::Model& model, data::Shard shard) {
-  const auto& shape = dynamic_cast<const models::ImageModel&>(model).shape();
-  const int side = static_cast<int>(shape.image_size);
-  return {.batch = config.batch,
-          .input = {side, side},
-          .channels = static_cast<int>(shape.channels),
-          .seed = config.seed,
-          .shard = shard,
-          .augment = augment_of(config, images),
-          .mixing = {.mixup = config.mixup,
-                     .cutmix = config.cutmix,
-                     .probability = config.mix_probability,
-                     .label_smoothing = config.label_smoothing},
-          .strict = config.strict};
-}
-
-}  // namespace
 
 BatchSets make_test_batches(const TrainConfig& config, const TrainingData& data,
                             const models::Model& model, data::Shard shard) {
@@ -232,17 +157,6 @@ BatchSets make_batches(const TrainConfig& config, const TrainingData& data,
         data.images->train, image_options(config, *data.images, model, shard));
   }
   return sets;
-}
-
-models::Batch model_batch(data::Batch batch, const models::Model& model) {
-  const at::TensorOptions weights = model.weight_options();
-  const auto place = [&](const at::Tensor& t) {
-    if (!t.defined()) return t;
-    return at::isFloatingType(t.scalar_type())
-               ? t.to(weights.device(), weights.dtype().toScalarType())
-               : t.to(weights.device());
-  };
-  return {.input = place(batch.input), .target = place(batch.target), .mask = place(batch.mask)};
 }
 
 }  // namespace pareprop::train

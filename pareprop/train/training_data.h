@@ -9,7 +9,6 @@
 #include "pareprop/data/images/image_batches.h"
 #include "pareprop/data/images/open_images.h"
 #include "pareprop/data/text/text_data.h"
-#include "pareprop/models/layers.h"
 #include "pareprop/models/model.h"
 #include "pareprop/train/train_config.h"
 
@@ -35,12 +34,6 @@ bool names_text(const std::string& spec);
 // Throws what open_images() and open_text() throw.
 TrainingData open_data(const TrainConfig& config);
 
-// The network that `config` names, for this data: of its classes and channels, or its vocabulary;
-// images of the data's own size where it has one that the network can take. Throws
-// std::invalid_argument when the network is not for such data.
-std::shared_ptr<models::Model> make_model(const TrainConfig& config, const TrainingData& data,
-                                          const models::WeightOptions& weights);
-
 struct BatchSets {
   std::shared_ptr<const data::Batches> train, test;
   std::shared_ptr<const data::ImageBatches> train_images, test_images;  // the same; null for text
@@ -61,8 +54,5 @@ BatchSets make_test_batches(const TrainConfig& config, const TrainingData& data,
 // All.
 BatchSets make_batches(const TrainConfig& config, const TrainingData& data,
                        const models::Model& model, data::Shard shard);
-
-// For a network with weights like those of `model`.
-models::Batch model_batch(data::Batch batch, const models::Model& model);
 
 }  // namespace pareprop::train

@@ -24,9 +24,9 @@ class Budgets(Attack):
                   "1", "--json", "-"]
         environment = {"XDG_CACHE_HOME": str(folder / "cache")}
         refused = run(*common, "--budget", "1KiB", "--out", folder / "refused", environment=environment)
-        self.expect_refused(refused, "--budget", "most of it", codes=(2,))
+        self.expect_refused(refused, "--budget", "mostly", codes=(2,))
         self.assertFalse((folder / "refused").exists())
-        least = int(re.search(r"smallest budget that would do is [^(]*\((\d+) bytes\)", refused.err)[1])
+        least = int(re.search(r"smallest budget for this batch is [^(]*\((\d+) bytes\)", refused.err)[1])
         budget = int(least * chance.choice((1.02, chance.uniform(1.02, 1.5), chance.uniform(1.02, 4))))
         done = run(*common, "--budget", f"{budget}B", "--out", folder / "run", environment=environment)
         with self.subTest(f"{budget} bytes, at least {least}: {' '.join(map(str, common))}"):

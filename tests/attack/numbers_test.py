@@ -10,7 +10,7 @@ ABSURD = ("0", "-1", "1e300", "9e18", "9223372036854775807", "184467440737095516
 
 # Flags with a value that is no number.
 WORDS = {"augment", "cache", "config", "data", "decay", "json", "measure", "mode", "model", "modes", "optimizer", "out",
-         "precision", "preset", "resume", "run", "streams", "svg", "sweep", "tokenizer", "weights"}
+         "precision", "preset", "resume", "run", "streams", "svg", "sweep", "tokenizer", "update", "weights"}
 
 # What is in range, absurd or not. Everything else of ABSURD must be refused.
 MEANT = {

@@ -7,7 +7,6 @@
 #include <set>
 #include <sstream>
 
-#include "pareprop/train/field_error.h"
 #include "pareprop/train/train_config.h"
 #include "tests/cli/run_program.h"
 #include "tests/cli/scratch_folder.h"

@@ -162,7 +162,7 @@ TEST(Plan, OfTextTrainsWithTheVocabularyThatWasPlanned) {
               std::string::npos);
   }
   EXPECT_NE(plan({"--model", "vit_cifar", "--depth", "1", "--budget", "1GiB"})
-                .out.find("The plan has 10 classes; those of training follow the data."),
+                .out.find("The plan assumes 10 classes; training takes the number from the data."),
             std::string::npos);
 }
 
@@ -170,14 +170,15 @@ TEST(Plan, SaysWhereNothingIsMeasured) {
   const Outcome plain = plan({"--model", "vit_cifar", "--depth", "1", "--plain", "--measure",
                               "--budget", "1GiB", "--json", "-"});
   EXPECT_EQ(plain.code, 0);
-  EXPECT_NE(plain.err.find("--measure: times of a plain network decide nothing"), std::string::npos)
+  EXPECT_NE(plain.err.find("--measure: the plan of a plain network does not depend on times"),
+            std::string::npos)
       << plain.err;
   EXPECT_FALSE(json_of(plain).at("measured").get<bool>());
   // More than any machine that this runs on has: the network must not be made.
   const Outcome large = plan({"--model", "vit_tiny", "--depth", "2", "--batch", "1048576",
                               "--measure", "--budget", "100TB", "--json", "-"});
   EXPECT_EQ(large.code, 0) << large.err;
-  EXPECT_NE(large.err.find("no reversible step fits here"), std::string::npos) << large.err;
+  EXPECT_NE(large.err.find("not even mode reprop fits"), std::string::npos) << large.err;
 }
 
 TEST(Plan, JsonHasAllThatItsTextHas) {
@@ -205,11 +206,13 @@ TEST(Plan, JsonHasAllThatItsTextHas) {
 
 TEST(Plan, BadInputIsNamed) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
-      {{"--budget", "8"}, "its unit is missing"},
-      {{"--budget", "8G"}, "'g' is no unit"},
+      {{"--budget", "8"}, "the unit is missing"},
+      {{"--budget", "8G"}, "'g' is not a unit"},
       {{"--batch", "0"}, "--batch: expected 1 or more, got 0"},
       {{"--accumulate", "0"}, "--accumulate: expected 1 or more, got 0"},
-      {{"--optimizer", "sgd"}, "--optimizer: expected adamw or none"},
+      {{"--optimizer", "lion"}, "--optimizer: expected adamw, sgd or adafactor, got 'lion'"},
+      {{"--optimizer-state", "4bit"}, "--optimizer-state: expected fp32, bf16 or 8bit"},
+      {{"--optimizer-state", "8bit", "--precision", "fp64"}, "--optimizer-state: expected fp32"},
       {{"--model", "vit_enormous"}, "unknown model"},
       {{"--precision", "fp8"}, "unknown precision"},
       {{"--measure", "never"}, "--measure: expected no value, or 'again'"},

@@ -101,8 +101,8 @@ class WhatCannotBe(unittest.TestCase):
                       ["verify", "--model", "vit_huge", "--batch", "8", "--modes", "reprop"]):
             code, out, err, usage = run_measured(*words, address_space=limit)
             self.assertEqual((code, out), (2, ""), err)
-            self.assertRegex(err, rf"^pareprop: ulimit -v leaves too little: {words[2]} with batch {words[4]} "
-                                  r"does not fit in .*: weights .*, most of it ")
+            self.assertRegex(err, rf"^pareprop: not enough memory \(limited by ulimit -v\): {words[2]} with batch {words[4]} "
+                                  r"does not fit in .*: weights .*, mostly ")
             self.assertEqual(err.count("\n"), 1)
             self.assertLess(usage.ru_maxrss, 1 << 20, "kilobytes")
             self.assertNotIn("--accumulate", err, "it has no such flag")
@@ -111,7 +111,7 @@ class WhatCannotBe(unittest.TestCase):
         small = ["trace", "--model", "vit_tiny", "--mode", "stored", "--out", "/dev/null", "--steps", "1"]
         code, _, err, _ = run_measured(*small, "--batch", "4096", address_space=3000000 << 10)
         self.assertEqual(code, 2, err)
-        largest = int(re.search(r"the largest batch (\d+)", err)[1])
+        largest = int(re.search(r"the largest batch for this budget is (\d+)", err)[1])
         self.assertGreater(largest, 1)
         code, _, err, _ = run_measured(*small, "--batch", str(largest + 1), address_space=3000000 << 10)
         self.assertEqual(code, 2, err)

@@ -43,7 +43,7 @@ INSTANTIATE_TEST_SUITE_P(
         WrongUse{"NoCommand",
                  {},
                  {"one of models, plan, train, eval, predict, verify, bench, report, trace, demo, "
-                  "completion",
+                  "doctor, completion",
                   "'pareprop --help'"}},
         WrongUse{"UnknownCommand", {"trian"}, {"trian", "--help"}},
         WrongUse{
@@ -57,6 +57,9 @@ INSTANTIATE_TEST_SUITE_P(
         WrongUse{"NoBatch", {"verify", "--batch", "0"}, {"--batch", "1 or more", "got 0"}},
         WrongUse{"NoValue", {"verify", "--batch"}, {"--batch"}},
         WrongUse{"Dropout", {"verify", "--dropout", "1"}, {"--dropout", "0 <= P < 1"}},
+        WrongUse{"TinyDropout",
+                 {"bench", "--dropout", "1e-400000"},
+                 {"--dropout", "fits into 64 bits", "1e-400000"}},
         WrongUse{"DropPath", {"verify", "--drop-path", "-0.5"}, {"--drop-path"}},
         WrongUse{"Threads", {"verify", "--threads", "-2"}, {"--threads", "0 or more"}},
         WrongUse{"ImageSize", {"verify", "--image-size", "30"}, {"30", "multiple", "16"}},
@@ -119,7 +122,7 @@ TEST(VerifyBrokenNetwork, FindsABranchThatDoesNotComputeTheSameAgain) {
   EXPECT_EQ(run.code, 1);
   EXPECT_EQ(lines(run.err), 1) << run.err;
   EXPECT_NE(run.err.find("in mode reprop, pareprop: "), std::string::npos) << run.err;
-  EXPECT_NE(run.err.find("differs from its forward pass"), std::string::npos) << run.err;
+  EXPECT_NE(run.err.find("differs from the forward pass"), std::string::npos) << run.err;
   const json result = json::parse(run.out);
   EXPECT_EQ(result["ok"], false);
   EXPECT_EQ(result["depth"], 3);

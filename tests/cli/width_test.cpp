@@ -59,8 +59,8 @@ TEST(Width, EveryCommandFits80Columns) {
   expect_fits(with({"bench"}, {"--rounds", "1", "--steps", "1", "--budget", "200MiB", "--out",
                                folder / "a.jsonl"}));
   expect_fits({"report", folder / "a.jsonl", "--out", folder / "a.html"}, "wrote ");
-  expect_fits(with({"trace"}, {"--out", folder / "t.json", "--steps", "1"}), "in ");
-  expect_fits(with({"trace"}, {"--plain", "--out", folder / "t.json", "--steps", "1"}), "in ");
+  expect_fits(with({"trace"}, {"--out", folder / "t.json", "--steps", "1"}), "wrote ");
+  expect_fits(with({"trace"}, {"--plain", "--out", folder / "t.json", "--steps", "1"}), "wrote ");
   expect_fits({"demo", "--threads", "1", "--steps", "1", "--batch", "4"});
 }
 

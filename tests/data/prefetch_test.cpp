@@ -179,7 +179,7 @@ TEST(Prefetcher, RefusesWhatCannotBe) {
     return message_of<std::invalid_argument>([&] { Prefetcher(batches, options); });
   };
   expect_part(error({.workers = -1}), "-1 workers");
-  expect_part(error({.ahead = 0}), "0 batches ahead");
+  expect_part(error({.ahead = 0}), "expected 1 or more batches ahead, got 0");
   expect_part(error({.first = -1}), "the first batch is -1");
   expect_part(error({.first = 5, .end = 4}), "the end 4");
   expect_part(message_of<std::invalid_argument>([] { Prefetcher(nullptr); }), "no batches");
@@ -229,7 +229,7 @@ TEST(PrefetcherDeathTest, ThreadsThatCannotBeStartedAreAMessage) {
     _exit(0);
   };
   EXPECT_EXIT(run(), ::testing::ExitedWithCode(3),
-              "of 500 threads that make batches could be started .*; use fewer: --workers");
+              "of 500 threads that make batches could be started .*; use fewer --workers");
 }
 #endif
 

@@ -1,5 +1,6 @@
 #include "pareprop/distributed/process_group.h"
 
+#include <ATen/Context.h>
 #include <ATen/ops/full.h>
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
@@ -79,7 +80,7 @@ TEST(ProcessGroup, NamesTheRankThatDied) {
       EXPECT_EQ(code, 3);
       // With rank 0 goes the store through which the others would find out.
       EXPECT_TRUE(has(worker.errors(),
-                      victim == 0 ? "rank 0, or torchrun, which served it" : "rank 1 has stopped"))
+                      victim == 0 ? "rank 0 or torchrun, which served it" : "rank 1 has stopped"))
           << worker.errors();
     }
   }
@@ -99,7 +100,7 @@ TEST(ProcessGroup, NamesTheRankThatHangsOrIsLate) {
     auto workers = start_workers(2, free_port(), {"lose", "2000", how, "1"});
     EXPECT_EQ(workers[0]->wait(seconds(20)), 3);
     EXPECT_TRUE(has(workers[0]->errors(), std::string(how) == "late"
-                                              ? "rank 1 is alive but did not come within"
+                                              ? "rank 1 is alive but did not respond within"
                                               : "rank 1 has stopped"))
         << workers[0]->errors();
   }
@@ -146,7 +147,7 @@ TEST(ProcessGroup, ARankThatWasStoppedItselfSaysSo) {
   EXPECT_EQ(workers[1]->wait(seconds(20)), 3);
   workers[0]->kill(SIGCONT);
   EXPECT_EQ(workers[0]->wait(seconds(20)), 3);
-  EXPECT_TRUE(has(workers[0]->errors(), "rank 0 was stopped for")) << workers[0]->errors();
+  EXPECT_TRUE(has(workers[0]->errors(), "rank 0 was suspended for")) << workers[0]->errors();
 }
 
 TEST(ProcessGroup, AnAddressThatNeverAnswersIsSaidInTime) {
@@ -233,7 +234,7 @@ TEST(ProcessGroup, NamesTheRankThatNeverCame) {
   }
   for (auto& worker : workers) {
     EXPECT_EQ(worker->wait(seconds(20)), 3);
-    EXPECT_TRUE(has(worker->errors(), "rank 2 of 4 did not come within 3000 ms"))
+    EXPECT_TRUE(has(worker->errors(), "rank 2 of 4 did not join within 3000 ms"))
         << worker->errors();
     expect_plain_message(worker->errors());
   }
@@ -264,6 +265,21 @@ TEST(ProcessGroup, WrongVariablesAreSaid) {
 
 TEST(ProcessGroup, DevicesWithoutAWayToCommunicateAreRefused) {
   EXPECT_THROW(make_process_group({.world = 2}, {.device = at::kMeta}), std::invalid_argument);
+}
+
+TEST(ProcessGroup, CudaWithoutNcclOrWithoutADeviceIsRefusedAtOnce) {
+  if (at::hasCUDA()) GTEST_SKIP() << "this machine has a CUDA device";
+#ifdef PAREPROP_HAS_NCCL
+  const std::string missing = "need a CUDA device, and this machine shows none";
+#else
+  const std::string missing = "need NCCL, which this program was compiled without";
+#endif
+  try {
+    make_process_group({.world = 2}, {.device = at::kCUDA});
+    FAIL() << "not refused";
+  } catch (const std::invalid_argument& error) {
+    EXPECT_TRUE(has(error.what(), missing)) << error.what();
+  }
 }
 
 }  // namespace

@@ -10,12 +10,14 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <stdexcept>
 #include <thread>
 
+#include "pareprop/device/choose_device.h"
 #include "pareprop/distributed/gradient_buckets.h"
 #include "pareprop/distributed/launcher.h"
 #include "pareprop/memory/caching_allocator.h"
@@ -24,6 +26,8 @@
 #include "pareprop/models/weights.h"
 #include "pareprop/train/config_agreement.h"
 #include "tests/distributed/process_state.h"
+#include "tests/simulated_device/simulated_device.h"
+#include "tests/train/small_run.h"
 
 namespace pareprop::distributed {
 namespace {
@@ -76,7 +80,8 @@ models::Batch part_of(const models::Batch& batch, std::int64_t part, std::int64_
 }
 
 // Three steps of two micro-steps; weights to FOLDER/RANK-of-WORLD.
-void train_model(ProcessGroup& group, const std::string& folder, const std::string& name) {
+void train_model(ProcessGroup& group, const std::string& folder, const std::string& name,
+                 const std::string& device) {
   models::Overrides change{
       .width = 24, .image_size = 32, .classes = 5, .dropout = 0.0, .drop_path = 0.0};
   if (name.starts_with("vit")) change.depths = {3};
@@ -86,10 +91,11 @@ void train_model(ProcessGroup& group, const std::string& folder, const std::stri
     change.image_size = 64;
   }
   change.plain = name.ends_with("plain");
-  const auto model = models::make_model(name.substr(0, name.find(' ')), change);
+  const auto model = models::make_model(name.substr(0, name.find(' ')), change,
+                                        {.device = choose_device(device, group.local_rank())});
   GradientBuckets buckets(*model, group, 40000);
+  std::vector<Watch> watches;
   if (!change.plain) {
-    std::vector<Watch> watches;
     for (const Stack& stack : model->stacks()) {
       watches.push_back(stack->watch({.on_block_gradients = buckets.on_block()}));
     }
@@ -114,6 +120,19 @@ void train_model(ProcessGroup& group, const std::string& folder, const std::stri
   }
   models::save_weights(
       *model, folder + "/" + std::to_string(group.rank()) + "-of-" + std::to_string(group.world()));
+}
+
+// A whole run on DEVICE, each process with BATCH samples of a micro-step.
+void run_training(ProcessGroup& group, const std::string& out, const std::string& device,
+                  const std::string& batch) {
+  train::TrainConfig config = train::testing::small_config(out);
+  config.device = device;
+  config.batch = std::stoi(batch);
+  config.steps = config.eval_every = 4;
+  config.accumulate = 2;
+  config.clip = 0.5;
+  config.ema = 0.5;
+  train::train(config, group);
 }
 
 volatile sig_atomic_t terminated = 0;
@@ -163,13 +182,20 @@ void compare_configs(ProcessGroup& group, const Arguments& a) {
   train::check_same_config(config, group);
 }
 
+at::Device device_named_in(const Arguments& a) {
+  const bool simulated = std::find(a.begin(), a.end(), "simulated") != a.end();
+  return simulated ? pareprop::testing::SimulatedDevice::device() : at::Device(at::kCPU);
+}
+
 int in_group(const Arguments& a) {
-  const auto group = process_group_from_environment({.timeout = milliseconds(std::stoi(a.at(1)))});
+  const auto group = process_group_from_environment(
+      {.timeout = milliseconds(std::stoi(a.at(1))), .device = device_named_in(a)});
   if (a[0] == "collectives") collectives(*group);
   if (a[0] == "lose") lose(*group, a.at(2), std::stoi(a.at(3)));
   if (a[0] == "work") work_on(*group, a.at(2));
   if (a[0] == "configs") compare_configs(*group, a);
-  if (a[0] == "train") train_model(*group, a.at(2), a.at(3));
+  if (a[0] == "train") train_model(*group, a.at(2), a.at(3), a.size() > 4 ? a[4] : "cpu");
+  if (a[0] == "run") run_training(*group, a.at(2), a.at(3), a.at(4));
   return 0;
 }
 

@@ -62,7 +62,9 @@ void check_tasks(const RandomCase& test) {
   ASSERT_EQ(test.graph.rule(), test.options.overlap ? test.options.rule : LaneRule::fixed);
   const bool alternates = test.options.overlap && test.options.rule == LaneRule::fixed;
   for (const Task& task : test.graph.tasks()) {
-    ASSERT_EQ(task.lane, alternates ? task.block() % 2 : 0) << label(task);
+    const bool apart = task.kind == TaskKind::weight_gradient && test.options.lanes == 3;
+    const int own = test.options.lookahead > 1 ? task.block() % 2 : task.branch % 2;
+    ASSERT_EQ(task.lane, !alternates ? 0 : apart ? 2 : own) << label(task);
   }
 }
 
@@ -194,6 +196,37 @@ TEST(Schedule, MakespansAreTheKnownFormulas) {
   }
 }
 
+// Streams have no lock: what is done with gradients of parameters is done in one order.
+TEST(Schedule, WeightGradientsOnFixedLanesFollowOneAnother) {
+  for (int lanes = 2; lanes <= 3; ++lanes) {
+    const TaskGraph graph = backward_schedule(
+        all_blocks(Policy::reverse, 4),
+        {.overlap = true, .deferred = 2, .lanes = lanes, .rule = LaneRule::fixed});
+    for (int k = 0; k + 1 < 8; ++k) {
+      const int id = graph.find(TaskKind::weight_gradient, k);
+      const int above = graph.find(TaskKind::weight_gradient, k + 1);
+      EXPECT_TRUE(graph.ancestors(id)[static_cast<std::size_t>(above)]) << k;
+    }
+  }
+}
+
+TEST(Schedule, TheForwardPassIsOnTheLanesOfTheGradients) {
+  for (int lookahead = 0; lookahead <= 3; ++lookahead) {
+    const TaskGraph forward = forward_schedule(8, 3, lookahead);
+    const TaskGraph backward =
+        backward_schedule(all_blocks(Policy::reverse, 4),
+                          {.overlap = true, .lookahead = lookahead, .rule = LaneRule::fixed});
+    ASSERT_EQ(forward.size(), 8);
+    EXPECT_EQ(forward.rule(), LaneRule::fixed);
+    for (int k = 0; k < 8; ++k) {
+      EXPECT_EQ(forward[k].branch, k);
+      EXPECT_EQ(forward[k].lane, backward[backward.find(TaskKind::gradient, k)].lane);
+      EXPECT_EQ(forward[k].needs, k == 0 ? std::vector<int>{} : std::vector<int>{k - 1});
+    }
+    EXPECT_EQ(forward_schedule(8, 1, lookahead).lanes(), 1);
+  }
+}
+
 // Recover, dX and dW of equal cost: three lanes run at 1 a branch, two at 1.5.
 TEST(Schedule, DeferredWeightGradientsBalanceTheLanes) {
   for (int depth = 1; depth <= 16; ++depth) {
@@ -264,6 +297,48 @@ TEST(Schedule, RecoveryOfTheStackBelowBeginsEarly) {
   EXPECT_EQ(second.find(TaskKind::recover, 6), -1);
   EXPECT_EQ(simulate(first, costs).makespan() + simulate(second, costs).makespan(),
             1 + 2 * 6 + 2 * 8);
+}
+
+TEST(Schedule, UpdatesComeAfterAllGradientsOfTheirBlockAndBoundThem) {
+  std::mt19937 random(7);
+  const auto draw = [&](int least, int most) {
+    return std::uniform_int_distribution<int>(least, most)(random);
+  };
+  for (int i = 0; i < 400; ++i) {
+    const int depth = draw(0, 9);
+    std::vector<Policy> policies;
+    for (int b = 0; b < depth; ++b) policies.push_back(kPolicies[draw(0, kPolicies.size() - 1)]);
+    const ScheduleOptions options{.overlap = draw(0, 1) == 1,
+                                  .lookahead = draw(0, 4),
+                                  .deferred = draw(0, 3),
+                                  .lanes = draw(2, 3),
+                                  .updates = true,
+                                  .rule = draw(0, 1) == 1 ? LaneRule::any : LaneRule::fixed};
+    const TaskGraph graph = backward_schedule(keep_plan(policies), options);
+    int updates = 0;
+    for (int id = 0; id < graph.size(); ++id) {
+      const Task& task = graph[id];
+      const std::vector<bool> before = graph.ancestors(id);
+      const auto comes_after = [&](TaskKind kind, int branch) {
+        const int other = graph.find(kind, branch);
+        return other < 0 || before[static_cast<std::size_t>(other)];
+      };
+      if (task.kind == TaskKind::update) {
+        ++updates;
+        for (int k = task.branch; k < 2 * depth; ++k) {
+          ASSERT_TRUE(comes_after(TaskKind::gradient, k)) << label(task);
+          ASSERT_TRUE(comes_after(TaskKind::weight_gradient, k)) << label(task);
+        }
+        ASSERT_TRUE(comes_after(TaskKind::update, task.branch + 2)) << label(task);
+      } else if (task.kind == TaskKind::gradient) {
+        ASSERT_TRUE(comes_after(TaskKind::update, 2 * (task.block() + 2))) << label(task);
+      }
+    }
+    ASSERT_EQ(updates, depth);
+    ScheduleOptions without = options;
+    without.updates = false;
+    ASSERT_EQ(graph.size() - updates, backward_schedule(keep_plan(policies), without).size());
+  }
 }
 
 TEST(Schedule, RefusesImpossibleOptions) {

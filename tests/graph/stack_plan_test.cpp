@@ -23,13 +23,15 @@ TEST(StackPlan, KeepsAsManyTapesAtTheTopAsAreAliveAnyway) {
   EXPECT_EQ((StackPlan{.overlap = true, .tail = 2}.kept_tail()), 2);
 }
 
-TEST(StepPlan, OnlyCheckpointsRecomputeWhatLiesBetween) {
+TEST(StepPlan, AllButStoredRecomputeWhatLiesBetween) {
   for (const Mode mode : preset_modes()) {
     const StepPlan plan = plan_of(mode, std::vector<int>{2, 0, 3});
-    EXPECT_EQ(plan.recompute_between, mode == Mode::checkpoint);
+    EXPECT_EQ(plan.recompute_between, mode != Mode::stored);
     EXPECT_EQ(plan.overlaps(), mode == Mode::pareprop);
     EXPECT_EQ(plan.stores_all(), mode == Mode::stored);
     EXPECT_EQ(nearest_mode(plan), mode);
+    EXPECT_EQ(plan.stacks[0].lookahead.has_value(), mode == Mode::pareprop);
+    EXPECT_FALSE(plan.stacks[2].lookahead.has_value()) << "the deepest";
     EXPECT_EQ(plan.stacks[0].kept_tail(), 0);
     EXPECT_GT(plan.stacks[2].kept_tail(), 0);
     for (std::size_t i = 0; i < plan.stacks.size(); ++i) {

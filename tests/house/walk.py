@@ -26,7 +26,7 @@ except ImportError:  # in a fresh clone `make build` brings it
 
 DOCUMENTS = ["README.md", "CONTRIBUTING.md", "docs/*.md", "bench/peers/README.md"]
 
-# What makes a command quick: a value for a flag, in the place of its own or at the end. All rules that match the
+# What makes a command quick: a value for a flag, in the place of its own or at the end; None for one without. All rules that match the
 # command apply in this order.
 SHORTER = [
     (r" train (?!.*--preset list)", {"--steps": "2", "--batch": "2"}),
@@ -37,6 +37,7 @@ SHORTER = [
     (r" train --preset fashion", {"--data": "fashion-mnist:few", "--depth": "1"}),
     (r" bench ", {"--batch": "1,2", "--rounds": "1", "--steps": "1"}),
     (r" trace ", {"--image-size": "64", "--steps": "1"}),
+    (r"pareprop doctor", {"--quick": None}),
     (r"^torchrun ", {"--nnodes": "1", "--rdzv-endpoint": "localhost:0", "--depth": "1", "--image-size": "32"}),
 ]
 
@@ -104,7 +105,7 @@ ELSEWHERE = [
     (r"cmake (--install build|-S \S+ -B|--build) ", ALL, folder_exists),  # as the tests of packaging/ do
     (r"build/tests/\w+/\w+_tests ", ALL, filter_selects_cases),
     (r"make format$", "changes the sources", target_exists),
-    (r"make (asan|tsan|tidy)$", "builds or reads the project again, for an hour", target_exists),
+    (r"make (asan|tsan|tidy|cuda-check)$", "builds or reads the project again, for an hour", target_exists),
     (r"\.ci/run$", "is make test, tsan and asan", file_exists),
     (r"make (bench-peers|bench-frontier)( (PEERS|FRONTIER)=.*)?$", "takes hours", peers_take_arguments),
     (r"make (bench-growth|report)$", "takes half an hour of an idle machine", target_exists),
@@ -170,7 +171,9 @@ class Walk:
                 continue
             self.used.add(pattern)
             for flag, value in flags.items():
-                if flag in words:
+                if value is None:
+                    words += [flag]
+                elif flag in words:
                     words[words.index(flag) + 1] = value
                 else:
                     words += [flag, value]

@@ -132,7 +132,7 @@ TEST(AtomicFile, SaysWhatIsWrongWithThePath) {
                                           "'; create it first");
   EXPECT_EQ(message(folder.path()), "cannot write '" + folder.path().string() +
                                         "': it is a folder; give the name of a file");
-  EXPECT_NE(message("").find("names no file"), std::string::npos);
+  EXPECT_NE(message("").find("expected the name of a file"), std::string::npos);
   EXPECT_EQ(folder.files(), 0);
 }
 

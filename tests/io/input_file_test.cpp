@@ -115,10 +115,11 @@ TEST(InputFile, AFileThatBecomesShorterIsAnErrorThatNamesIt) {
   const InputFile file(folder / "a");
   fs::resize_file(folder / "a", 5000);
   std::vector<std::byte> bytes(100000);
-  EXPECT_EQ(message_of<std::runtime_error>([&] { file.read(0, bytes); }),
-            "cannot read '" + (folder / "a").string() +
-                "': it became shorter while it was read: it had 100000 bytes and ends at byte 5000 "
-                "now. Is another program writing to it?");
+  EXPECT_EQ(
+      message_of<std::runtime_error>([&] { file.read(0, bytes); }),
+      "cannot read '" + (folder / "a").string() +
+          "': it became shorter while it was read: it had 100000 bytes and now ends at byte 5000"
+          ". Is another program writing to it?");
 }
 
 TEST(InputFile, AFileThatIsReplacedOrRemovedIsReadAsItWas) {

@@ -27,7 +27,7 @@ TEST(Misfits, AFewAreListed) {
 TEST(Misfits, ManyAreCountedWithFiveExamplesOfAllKinds) {
   EXPECT_EQ(
       misfits(60).text(),
-      ": 60 tensors have another shape, type or content, 60 are missing, 60 are not expected; "
+      ": 60 tensors have a different shape, type or content, 60 are missing, 60 are not expected; "
       "for example\n  d0 is [2], expected [3]\n  m0 is missing\n  n0 is not expected\n  d1 is "
       "[2], expected [3]\n  m1 is missing\n  and 175 more");
   Misfits one_kind;

@@ -31,7 +31,7 @@ SUFFIXES = ["plain", "\"\\/\b\f\n\r\t\x01\x1f\x7f", "é€\U0001f600\u2028", "n"
 
 # What C++ refuses and safetensors 0.8.0 takes: Note [Stricter than the reference].
 STRICTER = re.compile(
-    r"stands twice|the header starts with|__metadata__ is null|has a field|is not supported|"
+    r"appears twice|the header starts with|__metadata__ is null|has a field|is not supported|"
     r"expected an integer from 0 to 9223372036854775807|its size in bytes overflows")
 
 

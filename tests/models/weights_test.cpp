@@ -142,15 +142,16 @@ TEST(Weights, EverythingThatDoesNotFitIsListedAndNothingIsChanged) {
   const std::string message = refusal(*model, folder / "w", names);
   expect_equal(*model, before);
   EXPECT_EQ(message.find((folder / "w").string()), 0U) << message;
-  EXPECT_TRUE(has(message,
-                  "\n  vit.encoder.layer.0.attention.attention.key.bias or "
-                  "vit.layers.0.attention.k_proj.bias is missing, for blocks.0.f.qkv.bias"))
+  EXPECT_TRUE(
+      has(message,
+          "\n  vit.encoder.layer.0.attention.attention.key.bias or "
+          "vit.layers.0.attention.k_proj.bias is missing (for the parameter blocks.0.f.qkv.bias)"))
       << message;
   EXPECT_TRUE(has(message, "\n  surplus is not expected")) << message;
   EXPECT_TRUE(has(message, "\n  vit.layernorm.weight is [25], expected [24]\n")) << message;
   EXPECT_TRUE(has(message, "\n  vit.layernorm.bias is I64, expected floating-point")) << message;
   EXPECT_TRUE(has(message, "\n  classifier.weight is [1000, 24], expected [5, 24]")) << message;
-  EXPECT_TRUE(has(message, ": the file is of a network with 1000 classes, this one has 5\n"))
+  EXPECT_TRUE(has(message, ": the network in the file has 1000 classes, this one has 5\n"))
       << message;
   EXPECT_EQ(std::count(message.begin(), message.end(), '\n'), 6) << message;
 }
@@ -160,7 +161,7 @@ TEST(Weights, OfAnotherNetworkAreCountedAndFiveAreNamed) {
   const auto model = small("vit_tiny", 1, false);
   save_weights(*small("swin_tiny", 2, false), folder / "w");
   const std::string message = refusal(*model, folder / "w", own_names(*model));
-  EXPECT_TRUE(has(message, " does not fit the network, which is unchanged: ")) << message;
+  EXPECT_TRUE(has(message, " does not fit the network; no weight was changed: ")) << message;
   EXPECT_TRUE(has(message, " are missing, ")) << message;
   EXPECT_TRUE(has(message, " are not expected; for example\n")) << message;
   EXPECT_TRUE(has(message, " more")) << message;
@@ -217,7 +218,8 @@ TEST(Weights, AnOutputLayerThatIsNotTiedIsRefused) {
   Tensors tensors = content(folder / "w");
   tensors["lm_head.decoder.weight"] = at::zeros({50, 24});
   write(folder / "w", tensors);
-  EXPECT_TRUE(has(refusal(*model, folder / "w", names), "lm_head.decoder.weight is not equal"));
+  EXPECT_TRUE(
+      has(refusal(*model, folder / "w", names), "lm_head.decoder.weight differs from the tensor"));
 }
 
 TEST(Weights, OtherNetworksAndPlacesAreRefused) {

@@ -17,10 +17,21 @@ step("installing" ${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${prefix})
 
 # Moved after the install: a package that only works where it was put first is not relocatable.
 file(RENAME ${prefix} ${WORK_DIR}/moved)
-step("configuring the consumer" ${CMAKE_COMMAND} -S ${CONSUMER_DIR} -B ${WORK_DIR}/build
-     -G ${GENERATOR} -DCMAKE_CXX_COMPILER=${CXX_COMPILER} -DCMAKE_BUILD_TYPE=${BUILD_TYPE}
-     -DCMAKE_CXX_FLAGS=${CXX_FLAGS} -DCMAKE_EXE_LINKER_FLAGS=${LINKER_FLAGS}
-     -DCMAKE_PREFIX_PATH=${WORK_DIR}/moved)
+set(configure ${CMAKE_COMMAND} -S ${CONSUMER_DIR} -B ${WORK_DIR}/build -G ${GENERATOR}
+    -DCMAKE_CXX_COMPILER=${CXX_COMPILER} -DCMAKE_BUILD_TYPE=${BUILD_TYPE} -DCMAKE_CXX_FLAGS=${CXX_FLAGS}
+    -DCMAKE_EXE_LINKER_FLAGS=${LINKER_FLAGS} -DCMAKE_PREFIX_PATH=${WORK_DIR}/moved)
+
+# A libtorch of another version is refused, even though the one of the build is there.
+file(WRITE ${WORK_DIR}/other/share/cmake/Torch/TorchConfigVersion.cmake "set(PACKAGE_VERSION \"2.99.0\")\n")
+execute_process(COMMAND ${configure} -DTorch_DIR=${WORK_DIR}/other/share/cmake/Torch
+                RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
+string(REGEX REPLACE "[ \n]+" " " output "${output}")  # CMake breaks the lines of errors
+if(result EQUAL 0 OR NOT output MATCHES "compiled with libtorch 2[.0-9]+, and .* libtorch 2.99.0 in ${WORK_DIR}/other")
+  message(FATAL_ERROR "libtorch 2.99.0 was not refused by name (${result}):\n${output}")
+endif()
+file(REMOVE_RECURSE ${WORK_DIR}/build)
+
+step("configuring the consumer" ${configure})
 step("building the consumer" ${CMAKE_COMMAND} --build ${WORK_DIR}/build)
 step("running the consumer" ${WORK_DIR}/build/consumer)
 if(NOT output MATCHES "loss [0-9.e-]+, drift [0-9.e-]+, memory peak [1-9][0-9]* bytes\n$")

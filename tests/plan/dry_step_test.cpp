@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <sstream>
 #include <string>
 
 #include "pareprop/lanes/serial_lane.h"
@@ -74,7 +76,7 @@ TEST_P(DryStepTest, TakesWhatARealStepTakes) {
       .batch = c.batch,
       .precision = precision,
       .arithmetic = precision == Precision::bf16 ? Arithmetic::exact : Arithmetic::floating,
-      .optimizer_copies = 0};
+      .optimizer_state = {}};
   DryStep dry(
       [&] {
         return models::make_model(c.model, c.overrides,
@@ -116,14 +118,32 @@ TEST(DryStep, CountsOptimizerAndWhatItIsTold) {
     return DryStep(make, shape).run(plan).total_peak;
   };
   const std::int64_t weights = make()->parameter_count() * 4;
-  const std::int64_t without = peak({.batch = 2, .optimizer_copies = 0});
+  const std::int64_t without = peak({.batch = 2, .optimizer_state = {}});
   EXPECT_EQ(peak({.batch = 2, .sample_bytes = 500}), peak({.batch = 2, .other_bytes = 1000}));
-  EXPECT_EQ(peak({.batch = 2, .optimizer_copies = 3, .other_bytes = 1000}),
+  EXPECT_EQ(peak({.batch = 2, .optimizer_state = copies_of_weights(3), .other_bytes = 1000}),
             without + 3 * weights + 1000);
   // Gradients are there from the start when micro-steps are added up.
-  const std::int64_t added = peak({.batch = 2, .optimizer_copies = 0, .accumulates = true});
+  const std::int64_t added = peak({.batch = 2, .optimizer_state = {}, .accumulates = true});
   EXPECT_GT(added, without);
   EXPECT_LE(added, without + 2 * weights);
+}
+
+// PAREPROP_MODELS names others, separated by commas.
+TEST(DryStep, ReversibleModesAreNotFatterThanCheckpointing) {
+  const char* named = std::getenv("PAREPROP_MODELS");
+  std::istringstream models(named != nullptr ? named : "vit_tiny,swin_tiny,mvit_tiny,roberta_base");
+  for (std::string model; std::getline(models, model, ',');) {
+    for (const Precision precision : {Precision::bf16, Precision::fp32}) {
+      DryStep dry([&] { return models::make_model(model, {}, {.device = at::kMeta}); },
+                  {.batch = 8, .precision = precision, .optimizer_state = {}});
+      const auto activations = [&](Mode mode) {
+        return static_cast<double>(dry.run(dry.network().plan_of(mode)).activation_peak);
+      };
+      const double checkpoint = activations(Mode::checkpoint);
+      EXPECT_LE(activations(Mode::reprop), checkpoint) << model << " " << name(precision);
+      EXPECT_LE(activations(Mode::pareprop), 1.3 * checkpoint) << model << " " << name(precision);
+    }
+  }
 }
 
 // Weights' gradients are highest where activations are not: meetings of lanes must be looked for
@@ -139,7 +159,8 @@ TEST(DryStep, MeetingsOfLanesAreThoseOfActivationsWhenOnlyTheyCount) {
   const std::int64_t predicted = dry.run(plan).activation_peak;
 
   const auto model = make();
-  const auto lane = std::make_shared<MeteredLane>(2, /*only_activations=*/true);
+  const auto lane =
+      std::make_shared<MeteredLane>(LanesMeant{.count = 2}, /*only_activations=*/true);
   model->train();
   model->set_executor(lane);
   model->set_plan(plan);

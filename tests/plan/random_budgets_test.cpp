@@ -102,7 +102,7 @@ class RandomBudgets : public ::testing::Test {
     c.shape.batch = 1 + below(12);
     c.shape.precision = below(2) == 0 ? Precision::fp32 : Precision::bf16;
     if (below(2) == 0) c.shape.arithmetic = Arithmetic::exact;
-    c.shape.optimizer_copies = 0;
+    c.shape.optimizer_state = {};
     return c;
   }
 

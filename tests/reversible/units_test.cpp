@@ -5,6 +5,7 @@
 
 #include <thread>
 
+#include "pareprop/reversible/deferred_checks.h"
 #include "pareprop/reversible/drift.h"
 #include "pareprop/reversible/gradient_slots.h"
 #include "pareprop/reversible/stream_arithmetic.h"
@@ -46,22 +47,37 @@ TEST(StreamArithmetic, OverwritesOnlyWhatNobodyElseHolds) {
   EXPECT_FALSE(sole_owner(spread)) << "one element stands for eight";
 }
 
+DriftReport report_of(const DriftProbe& probe) {
+  const DriftFindings found = probe.findings();
+  return found.report(read_numbers(found.numbers));
+}
+
+int first_beyond(const DriftProbe& probe, double limit) {
+  const DriftFindings found = probe.findings();
+  return found.first_beyond(read_numbers(found.numbers), limit).first;
+}
+
 TEST(DriftProbe, NamesTheTopmostBranchThatIsOff) {
-  DriftProbe probe(4);
-  std::vector<at::Tensor> u;
-  for (int k = 0; k < 4; ++k) {
-    u.push_back(random_tensor({3, 50}, at::kFloat, std::uint64_t(k)));
-    probe.remember(k, u.back());
+  for (const bool together : {false, true}) {
+    DriftProbe probe(4, together);
+    std::vector<at::Tensor> u;
+    for (int k = 0; k < 4; ++k) {
+      u.push_back(random_tensor({3, 50}, at::kFloat, std::uint64_t(k)));
+      probe.remember(k, u.back());
+    }
+    for (int k : {3, 2, 1, 0})
+      probe.compare(k, k <= 1 ? u[std::size_t(k)].mul(1.5) : u[std::size_t(k)]);
+    EXPECT_EQ(first_beyond(probe, 1e-3), 1);
+    EXPECT_EQ(first_beyond(probe, 0.9), -1);
+    EXPECT_NEAR(report_of(probe).worst, 0.5, 1e-6);
+    EXPECT_EQ(report_of(probe).at_bottom, -1.0);
+    probe.compare_bottom(u[0], u[0].add(0.25));
+    EXPECT_NEAR(report_of(probe).at_bottom, 0.25, 1e-6);
+    probe.forget_comparisons();
+    EXPECT_EQ(first_beyond(probe, 0.0), -1);
+    probe.compare(2, u[2].mul(NAN));
+    EXPECT_EQ(first_beyond(probe, 1.0), 2) << "NaN is off too";
   }
-  for (int k : {3, 2, 1, 0})
-    probe.compare(k, k <= 1 ? u[std::size_t(k)].mul(1.5) : u[std::size_t(k)]);
-  EXPECT_EQ(probe.first_beyond(1e-3).first, 1);
-  EXPECT_EQ(probe.first_beyond(0.9).first, -1);
-  EXPECT_NEAR(probe.report().worst, 0.5, 1e-6);
-  probe.forget_comparisons();
-  EXPECT_EQ(probe.first_beyond(0.0).first, -1);
-  probe.compare(2, u[2].mul(NAN));
-  EXPECT_EQ(probe.first_beyond(1.0).first, 2) << "NaN is off too";
 }
 
 TEST(DriftProbe, DoesNotKeepTheTensorsItSamplesAlive) {

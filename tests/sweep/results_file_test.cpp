@@ -108,7 +108,8 @@ TEST_F(ResultsFileTest, RefusesWhatIsNotOurs) {
   expect_refused(std::string("\0\xff\xfe\n", 4), "is not a file of results");
   expect_refused("{\"pareprop\":\"bench\",\"version\":2}\n", "version 2, expected 1");
   expect_refused("{\"pareprop\":\"bench\"}\n", "version null, expected 1");
-  expect_refused("{\"pareprop\":\"bench\",\"version\":1}\n", "where its results are from");
+  expect_refused("{\"pareprop\":\"bench\",\"version\":1}\n",
+                 "incomplete first line: expected cpu, threads, torch and date");
 }
 
 TEST_F(ResultsFileTest, NamesADamagedLine) {

@@ -34,8 +34,8 @@ TEST(ByteSize, AnythingElseIsRefusedAndSaysWhatWasExpected) {
                            "1e3GiB", "8,5GiB", "99999999999PiB", "0x10MiB", "8iB"}) {
     EXPECT_NE(message(text).find("expected a number and a unit"), std::string::npos) << text;
   }
-  EXPECT_NE(message("8").find("its unit is missing"), std::string::npos);
-  EXPECT_NE(message("8G").find("'g' is no unit"), std::string::npos);
+  EXPECT_NE(message("8").find("the unit is missing"), std::string::npos);
+  EXPECT_NE(message("8G").find("'g' is not a unit"), std::string::npos);
 }
 
 }  // namespace

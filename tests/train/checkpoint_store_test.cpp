@@ -133,7 +133,8 @@ TEST(CheckpointStore, DamageIsFoundAndTheOneBeforeIsTaken) {
       ASSERT_TRUE(found.newest) << name;
       EXPECT_EQ(found.newest->state.step, 1) << name << " " << damaged.size();
       ASSERT_EQ(found.skipped.size(), 1U);
-      EXPECT_NE(found.skipped[0].find("step-00000002' is not whole: " + name), std::string::npos)
+      EXPECT_NE(found.skipped[0].find("step-00000002' is incomplete or damaged: " + name),
+                std::string::npos)
           << found.skipped[0];
     }
     fs::remove(newest / name);
@@ -143,7 +144,7 @@ TEST(CheckpointStore, DamageIsFoundAndTheOneBeforeIsTaken) {
   }
   EXPECT_NE(message_of<std::runtime_error>([&] {
               open_checkpoint(folder / "none");
-            }).find("state.json: it cannot be opened"),
+            }).find("state.json: the file is missing"),
             std::string::npos);
 }
 
@@ -170,7 +171,7 @@ TEST(CheckpointStore, WhatIsNoCheckpointIsPassedOver) {
   };
 
   fs::copy(folder / "run/step-00000001", newest);
-  expect_passed_over("is of step 1");
+  expect_passed_over("is from step 1");
   for (const char* name : {"state.json", "weights.safetensors"}) {
     save_newest();
     fs::remove(newest / name);

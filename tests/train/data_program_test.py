@@ -112,7 +112,7 @@ class DataProgram(unittest.TestCase):
         (photos / "val").rename(self.folder / "away")
         said, error = process.communicate(timeout=100)
         self.assertEqual(process.returncode, 0, error)
-        self.assertEqual(error.count("there is no evaluation"), 1, error)
+        self.assertEqual(error.count("no evaluation, because"), 1, error)
         self.assertNotIn("nan", said + error)
         self.assertIn("12 images left out:", error)
         self.assertEqual(error.count("No such file"), 5, error)
@@ -126,11 +126,11 @@ class DataProgram(unittest.TestCase):
         self.succeeds("train", *TEXT, "--data", "persuasion", "--out", self.folder / "text")
         done = run("eval", "--run", str(self.folder / "text"), "--data", "digits")
         self.assertEqual(done.returncode, 2)
-        self.assertIn(b"'digits' is images, and the run was trained on text", done.stderr)
+        self.assertIn(b"'digits' is images, but the run was trained on text", done.stderr)
         self.assertNotIn(b"--seq-len", done.stderr)
         self.succeeds("train", *SMALL, "--mixup", "0.1", "--data", "digits", "--out", self.folder / "images")
         done = run("eval", "--run", str(self.folder / "images"), "--data", "persuasion")
-        self.assertIn(b"'persuasion' is text, and the run was trained on images", done.stderr)
+        self.assertIn(b"'persuasion' is text, but the run was trained on images", done.stderr)
         self.assertNotIn(b"--mixup", done.stderr)
 
     def test_a_dry_run_has_configuration_and_plan_as_json(self):
@@ -166,9 +166,9 @@ class DataProgram(unittest.TestCase):
 
     def test_refusals_say_what_does_not_fit(self):
         roberta = ["--model", "roberta_base", "--data", "digits"]
-        self.assertIn("roberta_base is for text, and the data 'digits' is images", self.refused(*roberta))
+        self.assertIn("roberta_base is for text, but the data 'digits' is images", self.refused(*roberta))
         vit = ["--model", "vit_tiny", "--data", "persuasion"]
-        self.assertIn("vit_tiny is for images, and the data 'persuasion' is text", self.refused(*vit))
+        self.assertIn("vit_tiny is for images, but the data 'persuasion' is text", self.refused(*vit))
         latin = run("train", *SMALL, "--data", os.fsdecode(b"folder:/tmp/caf\xe9"), "--out", str(self.folder / "refused"))
         self.assertIn(b"expected text in UTF-8, got", latin.stderr)
         begin = time.monotonic()

@@ -6,12 +6,12 @@
 #include <cmath>
 
 #include "tests/io/temporary_folder.h"
-#include "tests/train/random_parameters.h"
+#include "tests/optim/random_parameters.h"
 
 namespace pareprop::train {
 namespace {
 
-using testing::random_parameters;
+using optim::testing::random_parameters;
 
 void give(const io::NamedTensors& parameters, double value) {
   at::NoGradGuard no_grad;

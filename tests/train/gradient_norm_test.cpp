@@ -9,13 +9,13 @@
 #include <cmath>
 #include <limits>
 
-#include "tests/train/random_parameters.h"
+#include "tests/optim/random_parameters.h"
 
 namespace pareprop::train {
 namespace {
 
-using testing::random_gradients;
-using testing::random_parameters;
+using optim::testing::random_gradients;
+using optim::testing::random_parameters;
 
 TEST(GradientNorm, IsThatOfAllGradientsAsOneVector) {
   const auto parameters = random_parameters(1);

@@ -143,7 +143,7 @@ class Interrupted(unittest.TestCase):
             if path.is_file():
                 content = path.read_bytes()
                 self.assertNotIn(b"train: ", content, path)
-                self.assertNotIn(b"evaluation loss 0.", content.replace(b"Evaluation loss", b""), path)
+                self.assertNotIn(b"validation loss 0.", content.replace(b"Validation loss", b""), path)
         self.assertEqual((self.out / ".lock").read_bytes(), b"")
 
     def test_a_finished_run_says_so(self):
@@ -153,7 +153,7 @@ class Interrupted(unittest.TestCase):
         self.assertIn("finished", out)
         _, err = (process := start("--steps", 1, "--out", self.out, "--resume", "auto")).communicate(timeout=60)
         self.assertEqual(process.returncode, 2)
-        self.assertIn("2 are done", err)
+        self.assertIn("the run has done 2 already", err)
 
     def test_runs_killed_at_any_moment_go_on_from_the_last_evaluation(self):
         """Default flags: nobody asked for checkpoints."""

@@ -47,8 +47,8 @@ class WithLittleMemory(unittest.TestCase):
                           address_space=self.own_size() + 900 * MIB)
         self.assertEqual(done.returncode, 2, done.stderr)
         self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
-        for part in ("ulimit -v leaves too little: ", "vit_tiny in mode stored with batch 64", "weights ",
-                     "most of it activations", "--mode auto would fit", "--force"):
+        for part in ("not enough memory (limited by ulimit -v): ", "vit_tiny in mode stored with batch 64", "weights ",
+                     "mostly activations", "--mode auto would fit", "--force"):
             self.assertIn(part, done.stderr)
         self.assertFalse((self.out / "config.json").exists())
 
@@ -64,7 +64,7 @@ class WithLittleMemory(unittest.TestCase):
     def test_shapes_that_fit_in_no_machine_are_refused(self):
         done = self.train("--data", "synthetic", "--image-size", 16384, "--batch", 1048576)
         self.assertEqual(done.returncode, 2, done.stderr)
-        self.assertIn("with batch 1048576 fits in no machine: out of memory: a tensor of", done.stderr)
+        self.assertIn("with batch 1048576 needs more memory than any machine has: out of memory: a tensor of", done.stderr)
 
     def test_absurd_sizes_are_refused_at_once(self):
         for flag, value in (("--depth", "100000"), ("--width", "1000000000"), ("--image-size", "100000"),

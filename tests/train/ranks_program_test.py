@@ -79,6 +79,17 @@ class RanksProgram(unittest.TestCase):
             _, err = again.communicate(timeout=60)
             self.assertEqual(again.returncode, 0, err)
 
+    def test_updates_inside_the_backward_pass_give_the_same_bits(self):
+        weights = {}
+        for update in ("after", "inside"):
+            out = self.folder / update
+            process = self.start("--nproc", 2, "--steps", 8, "--exact", "--clip", 0, "--mode", "pareprop",
+                                 "--update", update, "--timeout", 60, "--out", out)
+            _, err = process.communicate(timeout=120)
+            self.assertEqual(process.returncode, 0, err)
+            weights[update] = (out / "model.safetensors").read_bytes()
+        self.assertEqual(weights["inside"], weights["after"])
+
     def test_ranks_with_other_flags_are_told(self):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
@@ -112,7 +123,7 @@ class RanksProgram(unittest.TestCase):
         for rank in ranks:
             _, err = rank.communicate(timeout=60)
             self.assertEqual(rank.returncode, 1, err)
-            self.assertRegex(err, rf"^pareprop: rank 1 of 3 did not come within {TIMEOUT * 1000} ms: ")
+            self.assertRegex(err, rf"^pareprop: rank 1 of 3 did not join within {TIMEOUT * 1000} ms: ")
             self.assertEqual(err.count("\n"), 1, err)
 
     def test_what_another_rank_says_is_escaped(self):

@@ -66,7 +66,8 @@ TEST_F(TraceStep, HasEveryTaskOfEveryStackOnOneClock) {
 
 TEST_F(TraceStep, WhatIsRecoveredAheadBelongsToTheStageBelow) {
   const auto model = small_swin();
-  const StepTrace trace = record_step(*model, {.batch = 2, .steps = 1}).trace;
+  const StepPlan plan = uniform_plan(Policy::reverse, /*overlap=*/true, model->depths());
+  const StepTrace trace = record_step(*model, {.plan = plan, .batch = 2, .steps = 1}).trace;
   const auto upper = std::find_if(trace.runs.begin(), trace.runs.end(), [](const StackRun& run) {
     return run.backward && run.stack == 1;
   });

@@ -146,8 +146,8 @@ class RunFolder(unittest.TestCase):
         newest.symlink_to(self.folder / "elsewhere")
         (self.out / "model.safetensors").unlink()
         done = self.succeeds(*self.resume())
-        self.assertRegex(done.stderr, "not used: .*step-00000008' is not whole: it is a link")
-        self.assertIn("going on from " + str(self.out / "checkpoints" / "step-00000004"), done.stderr)
+        self.assertRegex(done.stderr, "not used: .*step-00000008' is incomplete or damaged: it is a link")
+        self.assertIn("resuming from " + str(self.out / "checkpoints" / "step-00000004"), done.stderr)
         self.assertTrue((self.folder / "elsewhere" / "state.json").exists())
 
     def test_weights_and_tokenizers_that_are_links_out_are_not_evaluated(self):
@@ -225,7 +225,7 @@ class RunFolder(unittest.TestCase):
         self.copy()
         shutil.rmtree(self.out / "checkpoints" / "step-00000008")
         done = self.succeeds(*self.resume("--learning-rate", "1", "--warmup", "0", "--clip", "0", "--mode", "stored"))
-        self.assertIn("best evaluation loss", done.stdout)
+        self.assertIn("best validation loss", done.stdout)
         self.assertIn("at step 4;", done.stdout)
 
     def test_an_evaluation_is_logged_once(self):

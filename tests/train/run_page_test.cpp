@@ -69,13 +69,13 @@ TEST(RunPage, HasAllPlotsWithTheirSeries) {
   }
   EXPECT_EQ(titles,
             (std::vector<std::string>{"Loss", "Accuracy, %", "Learning rate", "Samples a second",
-                                      "Peak memory, MiB", "Memory by use, each at its own peak"}));
+                                      "Peak memory, MiB", "Memory by use, the peak of each"}));
   for (const std::size_t plot : {0, 1}) {
     const auto groups = page.all("svg", "plot").at(plot)->all("g");
     ASSERT_EQ(groups.size(), 2U);
     EXPECT_EQ(groups[0]->children.at(0).text, "training");
     EXPECT_EQ(groups[0]->all("circle").size(), 40U);
-    EXPECT_EQ(groups[1]->children.at(0).text, "evaluation");
+    EXPECT_EQ(groups[1]->children.at(0).text, "validation");
     EXPECT_EQ(groups[1]->all("circle", "dot").size(), 2U);
   }
   EXPECT_TRUE(says(page, "Peak memory, MiB: 300 at step 40"));
@@ -90,7 +90,7 @@ TEST(RunPage, TellsARunThatWaitedForData) {
   result.waited = 0.12;
   const XmlElement page = read_xml(run_page({}, result));
   ASSERT_EQ(page.all("p", "note").size(), 1U);
-  EXPECT_TRUE(says(page, "waited for data 12.0 % of the time: this run was bound by data"));
+  EXPECT_TRUE(says(page, "waited for data 12.0 % of the time: preparing data was the bottleneck"));
 }
 
 TEST(RunPage, ShowsThePolicyOfEveryBlock) {

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "pareprop/io/safetensors.h"
-#include "pareprop/train/run_files.h"
+#include "pareprop/train/trained_run.h"
 #include "pareprop/train/trainer.h"
 #include "tests/io/limited_child.h"
 #include "tests/io/temporary_folder.h"
@@ -28,27 +28,13 @@ using io::testing::content;
 using io::testing::message_of;
 using io::testing::put;
 using io::testing::TemporaryFolder;
+using testing::train_alone;
 
 TrainConfig tiny(const fs::path& out) {
-  TrainConfig config;
-  config.model = "vit_cifar";
-  config.width = 32;
-  config.depth = {2};
-  config.data = "digits";
+  TrainConfig config = testing::small_config(out);
   config.mode = "reprop";
-  config.batch = 16;
-  config.steps = 12;
   config.eval_every = 4;
-  config.log_every = 1;
-  config.initial_std = 0.15;
-  config.learning_rate = 3e-3;
-  config.out = out.string();
   return config;
-}
-
-TrainResult train_alone(const TrainConfig& config, const TrainEvents& events = {}) {
-  const auto group = distributed::make_process_group({});
-  return train(config, *group, events);
 }
 
 struct Killed : std::exception {};
@@ -128,7 +114,7 @@ TEST(SafeRun, NoCheckpointsIfNoneAreAskedForAndTheRiskIsSaid) {
   EXPECT_THROW(train_alone(config, events), Killed);
   EXPECT_TRUE(checkpoints(config).empty());
   EXPECT_TRUE(messages.has("--save-every 0")) << messages.all;
-  EXPECT_TRUE(messages.has("begin again")) << messages.all;
+  EXPECT_TRUE(messages.has("start again")) << messages.all;
 }
 
 TEST(SafeRun, WithoutACheckpointTheEarlierAttemptIsKept) {
@@ -332,7 +318,7 @@ TEST(SafeRun, AFinishedRunIsLeftAsItIs) {
 
   config.steps = 11;
   const std::string message = message_of<std::invalid_argument>([&] { train_alone(config); });
-  EXPECT_NE(message.find("12 are done"), std::string::npos) << message;
+  EXPECT_NE(message.find("has done 12 already"), std::string::npos) << message;
   EXPECT_EQ(all_files(folder / "run"), before);
 }
 
@@ -397,7 +383,7 @@ TEST(SafeRun, AFullDiskLeavesNoHalfLineInTheLogs) {
   for (const rlim_t limit : {500U, 701U, 999U}) {
     const TemporaryFolder folder;
     const auto result = io::testing::run_limited(limit, io::testing::AtLimit::error, [&] {
-      RunLog log(folder.path(), 0, 0);
+      MetricsLog log(folder.path(), 0, 0);
       for (std::int64_t step = 1; step < 100; ++step) log.add(StepRecord{.step = step});
     });
     EXPECT_NE(result.error.find("too large"), std::string::npos) << result.error;
@@ -426,7 +412,7 @@ TEST(SafeRun, TimeIsThatOfTheWholeRun) {
   config.resume = "auto";
   const TrainResult result = train_alone(config);
   EXPECT_GT(result.seconds_in_all, result.seconds);
-  EXPECT_NE(content(folder / "run/run.html").find("since it was resumed"), std::string::npos);
+  EXPECT_NE(content(folder / "run/run.html").find("since the run was resumed"), std::string::npos);
 }
 
 }  // namespace

@@ -2,11 +2,14 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include <filesystem>
 #include <memory>
 
 #include "pareprop/models/named_tensors.h"
 #include "pareprop/models/registry.h"
+#include "pareprop/optim/adamw.h"
 #include "pareprop/train/checkpoint_store.h"
+#include "pareprop/train/trainer.h"
 
 namespace pareprop::train::testing {
 
@@ -21,13 +24,36 @@ inline std::shared_ptr<models::Model> small_vit(std::uint64_t seed, std::vector<
                             {.seed = seed});
 }
 
+// A run of a narrow RevViT on the digits.
+inline TrainConfig small_config(const std::filesystem::path& out) {
+  TrainConfig config;
+  config.model = "vit_cifar";
+  config.width = 32;
+  config.depth = {2};
+  config.data = "digits";
+  config.mode = "pareprop";
+  config.batch = 16;
+  config.steps = 12;
+  config.eval_every = 6;
+  config.log_every = 1;
+  config.initial_std = 0.15;
+  config.learning_rate = 3e-3;
+  config.out = out.string();
+  return config;
+}
+
+inline TrainResult train_alone(const TrainConfig& config, const TrainEvents& events = {}) {
+  const auto group = distributed::make_process_group({});
+  return train(config, *group, events);
+}
+
 // A network with all that a checkpoint holds of it.
 struct SmallRun {
   explicit SmallRun(std::uint64_t seed, std::vector<int> depths = {2})
       : model(small_vit(seed, std::move(depths))) {}
 
   std::shared_ptr<models::Model> model;
-  AdamW optimizer = AdamW(models::trained_parameters(*model));
+  optim::AdamW optimizer = optim::AdamW(models::trained_parameters(*model));
   Ema average = Ema(models::trained_parameters(*model), 0.9);
   Trained trained = {*model, optimizer, &average};
 

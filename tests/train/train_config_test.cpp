@@ -170,6 +170,38 @@ TEST(TrainConfig, ChecksRanges) {
   EXPECT_NO_THROW(check(TrainConfig{}));
 }
 
+TEST(TrainConfig, CheckSaysWhatTheWordsMean) {
+  TrainConfig config;
+  EXPECT_EQ(check(config).mode, Mode::automatic);
+  EXPECT_FALSE(check(config).budget.has_value());
+  EXPECT_EQ(check(config).numerics, StackOptions{});
+  config.mode = "reprop";
+  config.decay = "linear";
+  config.budget = "3MiB";
+  config.precision = "bf16";
+  const TrainChoices found = check(config);
+  EXPECT_EQ(found.mode, Mode::reprop);
+  EXPECT_EQ(found.decay, Decay::linear);
+  EXPECT_EQ(found.budget, 3 << 20);
+  EXPECT_EQ(found.numerics.precision, Precision::bf16);
+  EXPECT_EQ(found.numerics.arithmetic, Arithmetic::exact);
+  config.streams = "float";
+  EXPECT_EQ(check(config).numerics.arithmetic, Arithmetic::floating);
+  config.exact = true;
+  EXPECT_EQ(check(config).numerics.arithmetic, Arithmetic::exact);
+}
+
+TEST(TrainConfig, WordsThatThereAreNotNameTheirField) {
+  const std::pair<const char*, const char*> wrong[] = {
+      {"mode", "fast"}, {"precision", "fp8"}, {"decay", "slowly"}, {"budget", "22"}};
+  for (const auto& [key, value] : wrong) {
+    TrainConfig config;
+    set_field(config, key, value);
+    const std::string message = message_of<FieldError>([&] { check(config); });
+    EXPECT_EQ(message.find(std::string(key) + ": "), 0u) << message;
+  }
+}
+
 TEST(TrainConfig, EveryPresetIsAConfiguration) {
   for (const Preset& preset : presets()) {
     TrainConfig config;

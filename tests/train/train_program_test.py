@@ -118,7 +118,7 @@ class TrainProgram(unittest.TestCase):
         process.send_signal(signal.SIGTERM)
         out, _ = process.communicate(timeout=60)
         self.assertEqual(process.returncode, 128 + signal.SIGTERM)
-        self.assertIn("--resume auto goes on", out)
+        self.assertIn("--resume auto continues the run", out)
         self.assertTrue(list((self.folder / "run" / "checkpoints").glob("step-*")))
 
     def test_a_lost_rank_is_named_and_the_run_goes_on(self):
@@ -151,7 +151,7 @@ class TrainProgram(unittest.TestCase):
         _, err = process.communicate(timeout=200)
         self.assertEqual(process.returncode, 0, err[-3000:])
         self.assertEqual(sorted(losses(self.folder / "run")), list(range(1, 401)))
-        self.assertIn("going on from", err)
+        self.assertIn("resuming from", err)
 
     def test_trained_networks_are_evaluated_and_used(self):
         folder = self.folder / "run"
@@ -179,7 +179,7 @@ class TrainProgram(unittest.TestCase):
         config.write_text('{"learning_rat": 1}')
         for arguments, said in (
                 (["--config", config], "learning_rate"),
-                (["--config", self.folder / "none.json"], "cannot be read"),
+                (["--config", self.folder / "none.json"], "--config: cannot read"),
                 (["--batch", "x"], "whole number"),
                 (["--data", self.folder / "nothing"], "nothing"),
                 (["--data", "persuasion"], "vit"),

@@ -77,8 +77,8 @@ TEST(Manifest, OfAnotherVersionIsRefusedForThat) {
   for (const int format : {2, 0, -1}) {
     EXPECT_EQ(
         io::testing::message_of<std::runtime_error>([&] { parse_manifest(with_format(format)); }),
-        "it has format " + std::to_string(format) +
-            ", and this program reads format 1: it is of another version");
+        "the format is " + std::to_string(format) +
+            ", but this program reads format 1: another version wrote the file");
   }
 }
 

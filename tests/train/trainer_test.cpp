@@ -8,9 +8,11 @@
 #include <stdexcept>
 
 #include "pareprop/models/weights.h"
+#include "pareprop/train/model_for_data.h"
 #include "pareprop/train/predict.h"
-#include "pareprop/train/run_files.h"
+#include "pareprop/train/trained_run.h"
 #include "tests/io/temporary_folder.h"
+#include "tests/train/small_run.h"
 
 namespace pareprop::train {
 namespace {
@@ -19,27 +21,14 @@ using io::testing::content;
 using io::testing::message_of;
 using io::testing::TemporaryFolder;
 
-// A narrow RevViT on the digits.
 TrainConfig small(const std::filesystem::path& out) {
-  TrainConfig config;
-  config.model = "vit_cifar";
-  config.width = 32;
+  TrainConfig config = testing::small_config(out);
   config.depth = {3};
-  config.data = "digits";
-  config.mode = "pareprop";
-  config.batch = 16;
-  config.steps = 12;
-  config.eval_every = 6;
-  config.log_every = 1;
-  config.initial_std = 0.15;
-  config.learning_rate = 3e-3;
-  config.out = out.string();
   return config;
 }
 
 TrainResult run(const TrainConfig& config, const TrainEvents& events = {}) {
-  const auto group = distributed::make_process_group({});
-  return train(config, *group, events);
+  return testing::train_alone(config, events);
 }
 
 std::vector<double> losses(const TrainResult& result) {
@@ -143,7 +132,7 @@ TEST(Trainer, RefusesAStepThatIsNotFinite) {
   config.clip = 0.0;
   const std::string message = message_of<std::runtime_error>([&] { run(config); });
   EXPECT_NE(message.find("is not finite"), std::string::npos) << message;
-  EXPECT_NE(message.find("The state before it is saved"), std::string::npos) << message;
+  EXPECT_NE(message.find("The state before this step is saved"), std::string::npos) << message;
   EXPECT_TRUE(std::filesystem::exists(folder / "run/checkpoints"));
 }
 
@@ -169,7 +158,7 @@ TEST(Trainer, GuardsAgainstLosingARun) {
   TrainConfig config = small(folder / "run");
   config.steps = 2;
   run(config);
-  EXPECT_NE(message_of<std::invalid_argument>([&] { run(config); }).find("holds a run already"),
+  EXPECT_NE(message_of<std::invalid_argument>([&] { run(config); }).find("already holds a run"),
             std::string::npos);
   config.resume = "auto";
   config.batch = 8;
@@ -200,7 +189,7 @@ TEST(Trainer, PassesOverADamagedCheckpoint) {
   EXPECT_EQ(begun, 2);
   ASSERT_EQ(messages.size(), 3U);
   EXPECT_NE(messages[0].find("not used"), std::string::npos) << messages[0];
-  EXPECT_EQ(messages[1], "trained so far with --steps 4, and now it is 6");
+  EXPECT_EQ(messages[1], "the checkpoint was trained with --steps 4, but now it is 6");
 }
 
 TEST(Trainer, SaysWhenNoCheckpointCanBeUsed) {
@@ -313,7 +302,9 @@ TEST(Trainer, LearnsTextAndGuessesMasks) {
   config.tokenizer = (folder / "other/tokenizer").string();
   config.resume = "auto";
   config.steps = 61;
-  EXPECT_NE(message_of<std::invalid_argument>([&] { run(config); }).find("is not the one"),
+  EXPECT_NE(message_of<std::invalid_argument>([&] {
+              run(config);
+            }).find("differs from the tokenizer of the run"),
             std::string::npos);
 
   const TrainedRun loaded = load_run(folder / "run");
@@ -362,7 +353,9 @@ TEST(Trainer, RecordsTheStepThatIsAskedFor) {
   config.steps = 14;
   config.resume = "auto";
   run(config, events);
-  EXPECT_NE(said.find("no trace: step 5 was trained before"), std::string::npos) << said;
+  EXPECT_NE(said.find("no trace: step 5 was before the checkpoint that the run resumed from"),
+            std::string::npos)
+      << said;
   config.trace = 15;
   EXPECT_NE(message_of<std::invalid_argument>([&] { run(config); }).find("1 to 14, got 15"),
             std::string::npos);

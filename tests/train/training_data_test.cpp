@@ -7,7 +7,7 @@
 #include "pareprop/models/image_model.h"
 #include "pareprop/models/registry.h"
 #include "pareprop/models/weights.h"
-#include "pareprop/train/first_weights.h"
+#include "pareprop/train/model_for_data.h"
 #include "tests/io/temporary_folder.h"
 
 namespace pareprop::train {
@@ -63,11 +63,11 @@ TEST(TrainingData, AModelForTheOtherKindIsRefusedInWordsOfBoth) {
     return message_of<std::invalid_argument>([&] { make_model(config, data, {}); });
   };
   EXPECT_EQ(refusal("roberta_base", "digits"),
-            "the model roberta_base is for text, and the data 'digits' is images: choose a model "
-            "for it, for example --model vit_small, or other data, for example --data persuasion");
+            "the model roberta_base is for text, but the data 'digits' is images: choose another "
+            "model, for example --model vit_small, or other data, for example --data persuasion");
   EXPECT_EQ(refusal("vit_tiny", "persuasion"),
-            "the model vit_tiny is for images, and the data 'persuasion' is text: choose a model "
-            "for it, for example --model roberta_base, or other data, for example --data digits");
+            "the model vit_tiny is for images, but the data 'persuasion' is text: choose another "
+            "model, for example --model roberta_base, or other data, for example --data digits");
 }
 
 TEST(TrainingData, PathsThatCannotBeWrittenAsJsonAreRefused) {

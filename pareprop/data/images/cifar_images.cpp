@@ -69,10 +69,10 @@ ImageHalves open_cifar(Cifar kind, const fs::path& given) {
   const fs::path test = folder / (kind == Cifar::ten ? "test_batch.bin" : "test.bin");
   if (train.empty() || !fs::exists(train[0]) || !fs::exists(test)) {
     throw std::invalid_argument(
-        "'" + folder.string() + "' lacks files of CIFAR-" +
+        "'" + folder.string() + "' does not have the files of CIFAR-" +
         (kind == Cifar::ten ? "10: expected data_batch_1.bin, ... and test_batch.bin"
                             : "100: expected train.bin and test.bin") +
-        ", as the archive of the binary version has them (not the version for Python or Matlab)");
+        ", as in the archive of the binary version (not the version for Python or Matlab)");
   }
   const auto names = class_names(kind, folder);
   const auto named = [&](const char* half) { return "'" + folder.string() + "' (" + half + ")"; };

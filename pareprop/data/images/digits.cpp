@@ -4,11 +4,16 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstdint>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <system_error>
+#include <utility>
 #include <vector>
+
+#include "pareprop/data/images/image_array.h"
 
 // Where digits_embed.S puts data/digits.csv.
 extern "C" const char pareprop_digits_csv_begin[];
@@ -83,6 +88,25 @@ LabelledImages parse_digits(std::string_view csv) {
 
 LabelledImages digits() {
   return parse_digits({pareprop_digits_csv_begin, pareprop_digits_csv_end});
+}
+
+ImageHalves digit_images() {
+  const LabelledImages all = digits();
+  ImageArray train{
+      static_cast<int>(all.images.size(2)), static_cast<int>(all.images.size(3)), 1, {}, {}};
+  ImageArray test = train;
+  const std::int64_t pixels = all.images[0].numel();
+  const float* pixel = all.images.const_data_ptr<float>();
+  for (std::int64_t i = 0; i < all.labels.numel(); ++i) {
+    ImageArray& half = i % 6 == 5 ? test : train;
+    half.labels.push_back(static_cast<int>(all.labels.const_data_ptr<std::int64_t>()[i]));
+    for (std::int64_t p = 0; p < pixels; ++p) {
+      half.pixels.push_back(static_cast<std::uint8_t>(std::lround(*pixel++ * 255)));
+    }
+  }
+  const auto names = numbered_classes(10);
+  return {std::make_shared<ArrayImages>("digits (train)", std::move(train), names),
+          std::make_shared<ArrayImages>("digits (test)", std::move(test), names)};
 }
 
 }  // namespace pareprop::data

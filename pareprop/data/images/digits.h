@@ -4,6 +4,8 @@
 
 #include <string_view>
 
+#include "pareprop/data/images/image_source.h"
+
 namespace pareprop::data {
 
 struct LabelledImages {
@@ -14,6 +16,9 @@ struct LabelledImages {
 // 1797 handwritten digits of 8 x 8 pixels with labels 0..9, in the order of data/digits.csv. They
 // are part of the library: no file is read. New tensors at each call.
 LabelledImages digits();
+
+// The same as images of 8 x 8 grey pixels; every sixth is for testing.
+ImageHalves digit_images();
 
 // One image a line: 64 pixels 0..16 row by row, then the label 0..9, separated by commas. The last
 // line may lack its newline. Throws std::invalid_argument with the line number for anything else.

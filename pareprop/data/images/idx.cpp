@@ -12,7 +12,7 @@ constexpr std::size_t kSizeBytes = 4;
 constexpr auto kUnsignedByte = std::byte{0x08};
 
 [[noreturn]] void fail(const std::string& what) {
-  throw std::runtime_error("it is no idx file of unsigned bytes: " + what);
+  throw std::runtime_error("it is not an idx file of unsigned bytes: " + what);
 }
 
 std::int64_t big_endian(std::span<const std::byte> bytes) {
@@ -25,7 +25,7 @@ std::int64_t big_endian(std::span<const std::byte> bytes) {
 
 IdxArray parse_idx(std::span<const std::byte> bytes) {
   if (bytes.size() < kMagicBytes || bytes[0] != std::byte{0} || bytes[1] != std::byte{0}) {
-    fail("expected that it begins with two zero bytes, the type and the number of dimensions");
+    fail("expected it to begin with two zero bytes, the type and the number of dimensions");
   }
   if (bytes[2] != kUnsignedByte) {
     std::ostringstream type;

@@ -92,10 +92,10 @@ ImageArray read_half(const fs::path& folder, const std::string& half) {
 ImageHalves open_idx_images(const fs::path& folder, std::vector<std::string> class_names) {
   ImageArray train = read_half(folder, "train"), test = read_half(folder, "test");
   if (train.height != test.height || train.width != test.width) {
-    throw std::invalid_argument("'" + folder.string() + "': the images to train with are " +
+    throw std::invalid_argument("'" + folder.string() + "': the training images are " +
                                 std::to_string(train.width) + " x " + std::to_string(train.height) +
-                                " pixels, those to test with " + std::to_string(test.width) +
-                                " x " + std::to_string(test.height) + "; expected one size");
+                                " pixels, the test images " + std::to_string(test.width) + " x " +
+                                std::to_string(test.height) + "; expected one size");
   }
   if (class_names.empty() && !train.labels.empty()) {
     class_names = numbered_classes(*std::max_element(train.labels.begin(), train.labels.end()) + 1);

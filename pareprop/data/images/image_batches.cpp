@@ -41,11 +41,11 @@ ImageBatches::ImageBatches(std::shared_ptr<const ImageSource> source, ImageBatch
           "the model takes " + std::to_string(options_.input.width) + " x " +
               std::to_string(options_.input.height) + " pixels; expected at least 1 x 1");
   require(options_.channels == 1 || options_.channels == 3,
-          "the model takes " + std::to_string(options_.channels) + " colours; expected 1 or 3");
+          "the model takes " + std::to_string(options_.channels) + " channels; expected 1 or 3");
   const Shard shard = options_.shard;
   require(shard.world >= 1 && shard.rank >= 0 && shard.rank < shard.world,
           "this is process " + std::to_string(shard.rank) + " of " + std::to_string(shard.world) +
-              "; expected numbers from 0 on, below that of all");
+              "; expected a number from 0 to the number of processes minus 1");
   check_augment(options_.augment);
   check_mixing(options_.mixing);
 
@@ -55,20 +55,19 @@ ImageBatches::ImageBatches(std::shared_ptr<const ImageSource> source, ImageBatch
   const std::int64_t images = source_->size();
   if (options_.training) {
     require(images >= all_ranks_,
-            "there are " + std::to_string(images) + " images to train with, but a batch takes " +
+            "there are " + std::to_string(images) + " training images, but a batch takes " +
                 std::to_string(all_ranks_) + " (" + std::to_string(options_.batch) +
                 " in each of " + std::to_string(shard.world) +
                 " processes); make the batch smaller");
     per_epoch_ = images / all_ranks_;
   } else {
-    require(images >= 1, "there are no images to evaluate with");
+    require(images >= 1, "there are no images for validation");
     per_epoch_ = (images + all_ranks_ - 1) / all_ranks_;
   }
 }
 
 Batch ImageBatches::make(std::int64_t number) const {
-  require(number >= 0,
-          "batch " + std::to_string(number) + " was asked for; expected a number from 0 on");
+  require(number >= 0, "batch " + std::to_string(number) + " was asked for; expected 0 or more");
   return options_.training ? make_training(number) : make_evaluation(number);
 }
 
@@ -127,7 +126,7 @@ std::int64_t ImageBatches::training_sample(std::uint64_t epoch, std::int64_t pla
   }
   throw std::runtime_error(
       std::to_string(kReplacements + 1) +
-      " images one after the other could not be read; one of them: " + skipped().front().why);
+      " images in a row could not be read; one of them: " + skipped().front().why);
 }
 
 Batch ImageBatches::make_training(std::int64_t number) const {

@@ -1,11 +1,18 @@
 #include "pareprop/data/images/image_codec.h"
 
 #include <stdexcept>
+#include <string>
 
-#include "pareprop/data/images/jpeg.h"
-#include "pareprop/data/images/png.h"
+#include "pareprop/data/images/image_formats.h"
 
 namespace pareprop::data {
+
+void check_decoded_size(int height, int width, std::int64_t max_pixels) {
+  if (height > 0 && width > 0 && std::int64_t{height} * width <= max_pixels) return;
+  throw std::runtime_error("the image is " + std::to_string(width) + " x " +
+                           std::to_string(height) + " pixels; expected 1 to " +
+                           std::to_string(max_pixels) + " pixels");
+}
 
 Image decode_image(std::span<const std::byte> bytes, const SmallestSize& smallest,
                    std::int64_t max_pixels) {

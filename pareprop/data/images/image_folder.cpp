@@ -121,8 +121,8 @@ ImageHalves two_folders(const fs::path& train, const fs::path& val) {
   const auto classes = sub_folders(train);
   for (const std::string& name : sub_folders(val)) {
     if (!std::binary_search(classes.begin(), classes.end(), name)) {
-      throw std::invalid_argument("'" + val.string() + "' has the class '" + name + "', which '" +
-                                  train.string() + "' lacks; expected the same sub-folders");
+      throw std::invalid_argument("'" + val.string() + "' has the class '" + name + "', but '" +
+                                  train.string() + "' does not; expected the same sub-folders");
     }
   }
   return {std::make_shared<FolderImages>(train, list_images(train, classes), classes),
@@ -133,7 +133,7 @@ ImageHalves two_folders(const fs::path& train, const fs::path& val) {
 
 ImageHalves open_image_folder(const fs::path& folder, double held_out) {
   if (!(held_out > 0.0 && held_out < 1.0)) {
-    throw std::invalid_argument("the share of images held out for testing is " +
+    throw std::invalid_argument("the share of images for validation is " +
                                 std::to_string(held_out) + "; expected more than 0, less than 1");
   }
   if (fs::is_directory(folder / "train") && fs::is_directory(folder / "val")) {
@@ -150,8 +150,8 @@ ImageHalves open_image_folder(const fs::path& folder, double held_out) {
   if (train.empty() || test.empty()) {
     throw std::invalid_argument(
         "'" + folder.string() + "' has " + std::to_string(train.size() + test.size()) +
-        " images, too few to hold out " + std::to_string(held_out) +
-        " of them for testing; add images, or put them into sub-folders train and val");
+        " images, too few to use " + std::to_string(held_out) +
+        " of them for validation; add images, or put them into sub-folders train and val");
   }
   Listing held{std::move(test), listing.left_out};
   return {std::make_shared<FolderImages>(folder, std::move(listing), classes),

@@ -1,5 +1,3 @@
-#include "pareprop/data/images/jpeg.h"
-
 #include <turbojpeg.h>
 
 #include <limits>
@@ -9,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "pareprop/data/images/decoded_size.h"
+#include "pareprop/data/images/image_formats.h"
 
 namespace pareprop::data {
 namespace {

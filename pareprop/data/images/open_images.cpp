@@ -6,7 +6,7 @@
 #include <stdexcept>
 
 #include "pareprop/data/images/cifar_images.h"
-#include "pareprop/data/images/digit_images.h"
+#include "pareprop/data/images/digits.h"
 #include "pareprop/data/images/idx_images.h"
 #include "pareprop/data/images/image_folder.h"
 
@@ -86,7 +86,7 @@ std::string checked_folder(const std::string& spec, const std::string& folder) {
   if (folder == kDebianFashion) {
     throw std::invalid_argument(
         "'fashion-mnist' was not found in " + folder +
-        ": install the package dataset-fashion-mnist, or say where it is: fashion-mnist:FOLDER");
+        ": install the package dataset-fashion-mnist, or give its folder: fashion-mnist:FOLDER");
   }
   throw std::invalid_argument("data set '" + spec + "': '" + folder + "' is not a folder" +
                               (folder.empty() ? "; expected NAME:FOLDER" : ""));
@@ -121,9 +121,9 @@ ImageData open_images(const std::string& spec, const OpenImagesOptions& options)
   for (std::int64_t i = 1; i < train.size(); ++i) {
     if (train.label(i) != label) return data;
   }
-  throw std::invalid_argument(
-      "data set '" + spec + "': all images to train with are of the class '" +
-      train.class_names()[static_cast<std::size_t>(label)] + "'; expected at least two classes");
+  throw std::invalid_argument("data set '" + spec + "': all training images have the class '" +
+                              train.class_names()[static_cast<std::size_t>(label)] +
+                              "'; expected at least two classes");
 }
 
 }  // namespace pareprop::data

@@ -1,5 +1,3 @@
-#include "pareprop/data/images/png.h"
-
 #include <spng.h>
 #include <zlib.h>
 
@@ -12,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "pareprop/data/images/decoded_size.h"
+#include "pareprop/data/images/image_formats.h"
 
 namespace pareprop::data {
 namespace {
@@ -39,7 +37,7 @@ using Decoder = std::unique_ptr<spng_ctx, Free>;
 void check(int status) {
   if (status == SPNG_OK) return;
   if (status == SPNG_EMEM) throw std::bad_alloc();
-  if (status == SPNG_ECHUNK_CRC) fail("the check sum of a chunk is wrong");
+  if (status == SPNG_ECHUNK_CRC) fail("the checksum of a chunk is wrong");
   fail(spng_strerror(status));
 }
 

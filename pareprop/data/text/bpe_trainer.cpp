@@ -204,7 +204,7 @@ BpeTables train_bpe(std::span<const std::string_view> texts, const BpeTrainerOpt
   Trainer trainer;
   for (std::string_view text : texts) {
     if (const std::size_t at = text::first_ill_formed(text); at < text.size()) {
-      fail("a text is not UTF-8, from byte " + std::to_string(at) + " on");
+      fail("a text is not UTF-8 at byte " + std::to_string(at));
     }
     while (!text.empty()) {
       const std::size_t newline = text.find('\n');

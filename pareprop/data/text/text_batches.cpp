@@ -33,7 +33,7 @@ void check(const TextBatchesOptions& options) {
   const auto [rank, world] = options.shard;
   if (world < 1 || rank < 0 || rank >= world) {
     fail("this is process " + std::to_string(rank) + " of " + std::to_string(world) +
-         "; expected 0 or more, less than their number");
+         "; expected a number from 0 to the number of processes minus 1");
   }
 }
 
@@ -52,11 +52,11 @@ TextBatches::TextBatches(std::vector<TokenId> text, const Tokenizer& tokenizer,
   const auto tokens = static_cast<std::int64_t>(text_.size());
   const std::int64_t content = options_.length - kFrame;
   sequences_ = options_.training ? tokens / content : (tokens + content - 1) / content;
-  if (!options_.training && tokens == 0) fail("there are no tokens to evaluate on");
+  if (!options_.training && tokens == 0) fail("there are no tokens for validation");
   if (options_.training && per_epoch() == 0) {
-    fail("it has " + std::to_string(tokens) + " tokens, which make " + std::to_string(sequences_) +
-         " sequences of " + std::to_string(options_.length) + "; expected at least " +
-         std::to_string(options_.batch * options_.shard.world) +
+    fail("the text has " + std::to_string(tokens) + " tokens, which make " +
+         std::to_string(sequences_) + " sequences of " + std::to_string(options_.length) +
+         "; expected at least " + std::to_string(options_.batch * options_.shard.world) +
          " for a batch. Give more text, a smaller batch or shorter sequences");
   }
 }

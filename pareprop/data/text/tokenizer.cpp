@@ -23,7 +23,7 @@ Ids ids_of(const std::vector<std::string>& tokens) {
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     const auto [other, is_new] = ids.emplace(tokens[i], static_cast<TokenId>(i));
     if (!is_new) {
-      fail("the token " + text::in_quotes(tokens[i]) + " stands twice, with the ids " +
+      fail("the token " + text::in_quotes(tokens[i]) + " appears twice, with the ids " +
            std::to_string(other->second) + " and " + std::to_string(i));
     }
   }
@@ -32,7 +32,7 @@ Ids ids_of(const std::vector<std::string>& tokens) {
 
 TokenId id_of(const Ids& ids, std::string_view token, const std::string& what) {
   const auto found = ids.find(token);
-  if (found == ids.end()) fail(what + " " + text::in_quotes(token) + ", which is no token");
+  if (found == ids.end()) fail(what + " " + text::in_quotes(token) + ", which is not a token");
   return found->second;
 }
 
@@ -82,15 +82,15 @@ Tokenizer::Tokenizer(BpeTables tables)
                              id_of(ids, right, "the merge " + name + " names")};
     const TokenId result = id_of(ids, left + right, "the merge " + name + " makes");
     for (const TokenId id : {parts[0], parts[1], result}) {
-      if (is_special(id)) fail("the merge " + name + " is of a special token");
+      if (is_special(id)) fail("the merge " + name + " has a special token");
     }
-    if (!merges_.add(parts[0], parts[1], result)) fail("the merge " + name + " stands twice");
+    if (!merges_.add(parts[0], parts[1], result)) fail("the merge " + name + " appears twice");
   }
 }
 
 std::vector<TokenId> Tokenizer::encode(std::string_view text) const {
   if (const std::size_t at = text::first_ill_formed(text); at < text.size()) {
-    fail("the text is not UTF-8, from byte " + std::to_string(at) + " on");
+    fail("the text is not UTF-8 at byte " + std::to_string(at));
   }
   std::vector<TokenId> result;
   // Where the tokens of a word stand that was seen before.

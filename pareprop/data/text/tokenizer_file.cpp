@@ -29,7 +29,7 @@ BpeTables read_tables(const fs::path& path) {
   if (fs::exists(path / kTokenizer)) return read_tables(path / kTokenizer);
   if (!fs::exists(path / kVocab) || !fs::exists(path / kMerges)) {
     throw std::invalid_argument(
-        "the folder has none; expected tokenizer.json, or vocab.json and merges.txt");
+        "the folder has no tokenizer; expected tokenizer.json, or vocab.json and merges.txt");
   }
   return parse_vocabulary(text_of(path / kVocab), text_of(path / kMerges));
 }
@@ -41,8 +41,7 @@ BpeTables read_saved_tables(const fs::path& folder) {
   if (tables.tokens == older.tokens && tables.merges == older.merges) return tables;
   throw std::invalid_argument(
       "tokenizer.json is not the tokenizer of vocab.json and merges.txt: one of them was damaged "
-      "or "
-      "replaced");
+      "or replaced");
 }
 
 template <typename Read>

@@ -52,8 +52,8 @@ void add_token(Numbered& tokens, const std::string& token, const json& id) {
   }
   const auto [other, is_new] = tokens.emplace(id.get<TokenId>(), token);
   if (!is_new && other->second != token) {
-    fail("the id " + shown(id) + " stands twice, for the tokens " + text::in_quotes(other->second) +
-         " and " + text::in_quotes(token));
+    fail("the id " + shown(id) + " appears twice, for the tokens " +
+         text::in_quotes(other->second) + " and " + text::in_quotes(token));
   }
 }
 

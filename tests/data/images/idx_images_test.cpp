@@ -69,7 +69,7 @@ TEST_F(IdxFolder, WithFilesThatDisagreeIsRefused) {
   expect_part(error<std::invalid_argument>(), "label of image 0 is 2; expected 0 to 1");
   SetUp();
   put(folder_ / "t10k-images-idx3-ubyte.gz", gzip_bytes(idx_bytes({1, 1, 4}, "mnop")));
-  expect_part(error<std::invalid_argument>(), "are 2 x 2 pixels, those to test with 4 x 1");
+  expect_part(error<std::invalid_argument>(), "are 2 x 2 pixels, the test images 4 x 1");
 }
 
 TEST_F(IdxFolder, WithADamagedFileNamesIt) {

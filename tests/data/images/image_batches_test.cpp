@@ -270,21 +270,20 @@ TEST(ImageBatches, RefuseWhatCannotBe) {
     return message_of<std::invalid_argument>([&] { numbered_images(options, images); });
   };
   expect_part(error(plain_options(0, true)), "the batch size is 0; expected at least 1");
-  expect_part(error(plain_options(21, true)),
-              "there are 20 images to train with, but a batch takes 21");
+  expect_part(error(plain_options(21, true)), "there are 20 training images, but a batch takes 21");
   auto options = plain_options(4, true);
   options.shard = {2, 2};
   expect_part(error(options), "this is process 2 of 2");
   options = plain_options(4, true);
   options.channels = 4;
-  expect_part(error(options), "4 colours; expected 1 or 3");
+  expect_part(error(options), "4 channels; expected 1 or 3");
   options = plain_options(4, true);
   options.input = {0, 8};
   expect_part(error(options), "8 x 0 pixels");
   options = plain_options(4, true);
   options.augment.flip = -1;
   expect_part(error(options), "flip");
-  expect_part(error(plain_options(4, false), 0), "no images to evaluate with");
+  expect_part(error(plain_options(4, false), 0), "no images for validation");
   expect_part(message_of<std::invalid_argument>(
                   [] { numbered_images(plain_options(4, true), 20).make(-1); }),
               "batch -1 was asked for");

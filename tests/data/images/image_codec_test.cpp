@@ -177,7 +177,7 @@ TEST(DecodePng, RefusesWrongCheckSumsOfOtherChunks) {
   EXPECT_EQ(decode(good), (Image{1, 1, 1, {7}}));
   std::string damaged = good;
   damaged[good.find("Comment")] = 'D';
-  expect_part(codec_error(damaged), "the PNG image is damaged: the check sum of a chunk is wrong");
+  expect_part(codec_error(damaged), "the PNG image is damaged: the checksum of a chunk is wrong");
 }
 
 TEST(DecodeJpeg, IsCloseToWhatWasWritten) {

@@ -108,12 +108,12 @@ TEST(ImageFolder, ThatIsUnreadableOrEmptySaysSo) {
   add(folder / "a.png", "");
   expect_part(folder_error(folder.path()), "has no images");
   add(folder / "cats/a.png", "");
-  expect_part(folder_error(folder.path()), "has 1 images, too few to hold out");
+  expect_part(folder_error(folder.path()), "has 1 images, too few to use");
   add(folder / "train/cats/a.png", "");
   fs::create_directories(folder / "val");
   expect_part(folder_error(folder.path()), "val' has no images");
   add(folder / "val/dogs/a.png", "");
-  expect_part(folder_error(folder.path()), "has the class 'dogs', which");
+  expect_part(folder_error(folder.path()), "has the class 'dogs', but");
   expect_part(message_of<std::invalid_argument>([&] { open_image_folder(folder.path(), 1.0); }),
               "expected more than 0, less than 1");
 }

@@ -73,7 +73,7 @@ TEST(OpenImages, IdxLevelsAreMeasured) {
   EXPECT_NEAR(data.augment.deviation.at(0), std::sqrt(0.08), 1e-6);
   put(folder / "train-labels-idx1-ubyte", idx_bytes({2}, {1, 1}));
   expect_part(open_error("idx:" + folder.path().string()),
-              "all images to train with are of the class '1'; expected at least two classes");
+              "all training images have the class '1'; expected at least two classes");
 }
 
 TEST(OpenImages, AFolderMayStandAlone) {
@@ -89,7 +89,7 @@ TEST(OpenImages, AFolderMayStandAlone) {
     EXPECT_EQ(data.augment.crop, Crop::resized);
   }
   fs::remove_all(folder / "train/b");
-  expect_part(open_error(folder.path().string()), "are of the class 'a'");
+  expect_part(open_error(folder.path().string()), "all training images have the class 'a'");
 }
 
 TEST(OpenImages, WithoutSuchADataSetSaysWhatThereIs) {

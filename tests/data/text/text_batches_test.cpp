@@ -164,11 +164,12 @@ TEST(TextBatches, SayWhatIsWrong) {
   EXPECT_NE(error(100, {.length = 2}).find("the sequence length is 2"), std::string::npos);
   EXPECT_NE(error(100, {.shard = {.rank = 2, .world = 2}}).find("process 2 of 2"),
             std::string::npos);
-  EXPECT_EQ(error(100, {.batch = 2, .length = 60}),
-            "text: it has 100 tokens, which make 1 sequences of 60; expected at least 2 for a "
-            "batch. Give more text, a smaller batch or shorter sequences");
-  EXPECT_NE(error(0, {}).find("it has 0 tokens"), std::string::npos);
-  EXPECT_EQ(error(0, {.training = false}), "text: there are no tokens to evaluate on");
+  EXPECT_EQ(
+      error(100, {.batch = 2, .length = 60}),
+      "text: the text has 100 tokens, which make 1 sequences of 60; expected at least 2 for a "
+      "batch. Give more text, a smaller batch or shorter sequences");
+  EXPECT_NE(error(0, {}).find("the text has 0 tokens"), std::string::npos);
+  EXPECT_EQ(error(0, {.training = false}), "text: there are no tokens for validation");
   EXPECT_EQ(
       message_of<std::invalid_argument>([] { batches(100, {.batch = 1, .length = 12}).make(-1); }),
       "text: there is no batch -1; expected 0 or more");

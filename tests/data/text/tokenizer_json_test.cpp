@@ -80,7 +80,7 @@ TEST(TokenizerJson, SaysWhatIsWrongInTheFile) {
     file[json::json_pointer(pointer)] = value;
     return json_error(file);
   };
-  EXPECT_EQ(with("/model/vocab/a", 6), "the id 6 stands twice, for the tokens 'a' and '\u0101'");
+  EXPECT_EQ(with("/model/vocab/a", 6), "the id 6 appears twice, for the tokens 'a' and '\u0101'");
   EXPECT_EQ(with("/model/vocab/a", 900),
             "no token has the id 102, but 'b' has 103; expected all ids from 0 on");
   EXPECT_EQ(with("/model/vocab/a", -1),
@@ -97,7 +97,7 @@ TEST(TokenizerJson, SaysWhatIsWrongInTheFile) {
   EXPECT_EQ(with("/model", 3), "tokenizer.json has no model");
   EXPECT_EQ(with("/added_tokens", 3), "added_tokens is 3; expected an array");
   EXPECT_NE(with("/added_tokens/0", 3).find("an added token is 3"), std::string::npos);
-  EXPECT_NE(with("/added_tokens/0/id", 7).find("the id 7 stands twice"), std::string::npos);
+  EXPECT_NE(with("/added_tokens/0/id", 7).find("the id 7 appears twice"), std::string::npos);
   EXPECT_EQ(json_error(json::array()), "tokenizer.json is not a JSON object");
   EXPECT_EQ(
       message_of<std::invalid_argument>([] { parse_tokenizer_json("{"); }),

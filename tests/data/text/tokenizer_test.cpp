@@ -62,7 +62,7 @@ TEST(Tokenizer, GivesBackEveryCharacter) {
 TEST(Tokenizer, RefusesTextThatIsNotUtf8AndUnknownIds) {
   const Tokenizer tokenizer(small_tables());
   EXPECT_EQ(message_of<std::invalid_argument>([&] { tokenizer.encode("abc\xff"); }),
-            "tokenizer: the text is not UTF-8, from byte 3 on");
+            "tokenizer: the text is not UTF-8 at byte 3");
   for (const TokenId id : {-1, 261}) {
     EXPECT_EQ(message_of<std::invalid_argument>([&] { tokenizer.decode(Ids{id}); }),
               "tokenizer: there is no token " + std::to_string(id) + "; expected 0 to 260");
@@ -73,7 +73,7 @@ TEST(Tokenizer, SaysWhatIsWrongWithItsTables) {
   BpeTables tables = small_tables();
   tables.tokens.push_back("a");
   EXPECT_EQ(tables_error(tables),
-            "tokenizer: the token 'a' stands twice, with the ids 102 and 261");
+            "tokenizer: the token 'a' appears twice, with the ids 102 and 261");
 
   tables = small_tables();
   tables.tokens[5 + 'a'] = "aa";
@@ -85,7 +85,7 @@ TEST(Tokenizer, SaysWhatIsWrongWithItsTables) {
 
   tables = small_tables();
   tables.special.push_back("<extra>");
-  EXPECT_EQ(tables_error(tables), "tokenizer: a special token is '<extra>', which is no token");
+  EXPECT_EQ(tables_error(tables), "tokenizer: a special token is '<extra>', which is not a token");
 
   for (const char* token : {"", "a b", "\u65e5"}) {
     tables = small_tables();
@@ -99,16 +99,19 @@ TEST(Tokenizer, SaysWhatIsWrongWithItsTables) {
 TEST(Tokenizer, SaysWhatIsWrongWithItsMerges) {
   BpeTables tables = small_tables({{"a", "b"}});
   tables.merges.emplace_back("xy", "b");
-  EXPECT_EQ(tables_error(tables), "tokenizer: the merge 'xy' + 'b' names 'xy', which is no token");
+  EXPECT_EQ(tables_error(tables),
+            "tokenizer: the merge 'xy' + 'b' names 'xy', which is not a token");
   tables.merges.back() = {"b", "xy"};
-  EXPECT_EQ(tables_error(tables), "tokenizer: the merge 'b' + 'xy' names 'xy', which is no token");
+  EXPECT_EQ(tables_error(tables),
+            "tokenizer: the merge 'b' + 'xy' names 'xy', which is not a token");
   tables.merges.back() = {"b", "a"};
-  EXPECT_EQ(tables_error(tables), "tokenizer: the merge 'b' + 'a' makes 'ba', which is no token");
+  EXPECT_EQ(tables_error(tables),
+            "tokenizer: the merge 'b' + 'a' makes 'ba', which is not a token");
   tables.merges.back() = {"a", "b"};
-  EXPECT_EQ(tables_error(tables), "tokenizer: the merge 'a' + 'b' stands twice");
+  EXPECT_EQ(tables_error(tables), "tokenizer: the merge 'a' + 'b' appears twice");
   tables = small_tables({{"<", "s>"}});
   tables.tokens.back() = "s>";
-  EXPECT_EQ(tables_error(tables), "tokenizer: the merge '<' + 's>' is of a special token");
+  EXPECT_EQ(tables_error(tables), "tokenizer: the merge '<' + 's>' has a special token");
 }
 
 }  // namespace

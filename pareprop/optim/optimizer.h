@@ -1,0 +1,43 @@
+#pragma once
+
+#include <c10/util/ArrayRef.h>
+
+#include <cstddef>
+
+#include "pareprop/io/safetensors.h"
+
+namespace pareprop::optim {
+
+// Changes parameters by their gradients. Its state is made with it, under the meter's tag for
+// optimizers.
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+  Optimizer(const Optimizer&) = delete;
+  Optimizer& operator=(const Optimizer&) = delete;
+
+  // One step with the gradients times `gradient_factor` (of clipping, or 1 / micro-steps), which
+  // they may be multiplied with in place. A parameter without gradient is left as it is. On the CPU
+  // the weights have the same bits on any number of threads.
+  void step(double learning_rate, double gradient_factor = 1.0);
+  // The same for some of them: places in parameters(). A step of all, some at a time, gives the
+  // bits of one step. Two threads may update different parameters at the same time.
+  virtual void update(c10::ArrayRef<std::size_t> which, double learning_rate,
+                      double gradient_factor) = 0;
+
+  const io::NamedTensors& parameters() const { return parameters_; }
+
+  // By name, such as "exp_avg.NAME": the state itself, not a copy.
+  virtual io::NamedTensors state() const = 0;
+  // A file of what state() gave. Throws what models::copy_named() throws, and
+  // std::invalid_argument that names both for the state of another optimizer, or of another kind.
+  void load_state(const io::SafetensorsFile& state);
+
+ protected:
+  explicit Optimizer(io::NamedTensors parameters);
+
+ private:
+  io::NamedTensors parameters_;
+};
+
+}  // namespace pareprop::optim

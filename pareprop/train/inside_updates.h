@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "pareprop/distributed/process_group.h"
+#include "pareprop/optim/optimizer.h"
+#include "pareprop/reversible/taken_gradients.h"
+#include "pareprop/trace/recorder.h"
+#include "pareprop/train/gradient_norm.h"
+
+namespace pareprop::train {
+
+// Steps an optimizer inside the backward pass (Note [Updates inside the backward pass]). The
+// weights get the same bits as from Optimizer::step() after it. Among several processes the
+// gradients of a block are averaged first, while the block below is computed; those outside of the
+// stacks wait for the end of the pass, so that all processes send in the same order.
+class InsideUpdates {
+ public:
+  // All outlive it.
+  InsideUpdates(const Network& network, optim::Optimizer& optimizer,
+                distributed::ProcessGroup& group);
+
+  // For the passes whose gradients it takes.
+  const std::shared_ptr<GradientTaker>& taker() const { return taker_; }
+
+  // Before a backward pass. Either no weight changes and the gradients only have their norm taken,
+  // or the optimizer steps. On the CPU it stops at the first block whose gradients are not finite.
+  void begin_measuring(TraceRecorder* recorder);
+  void begin_stepping(double learning_rate, double gradient_factor, TraceRecorder* recorder);
+  // After it: all that was sent has come back and was used.
+  void finish();
+
+  // The norm of all gradients of that pass. On an accelerator `values` are those of numbers(), read
+  // by whoever reads (Note [Reads after the step]); on the CPU there are none.
+  const std::vector<at::Tensor>& numbers() const { return norms_; }
+  GradientNorm norm(c10::ArrayRef<double> values) const;
+
+  // Whether a weight may have been changed since begin_stepping().
+  bool changed_weights() const { return changed_; }
+
+ private:
+  struct Gradients {
+    std::vector<std::size_t> places;  // in the optimizer's parameters
+    std::vector<at::Tensor> gradients;
+  };
+  struct Travelling {
+    Gradients gradients;  // views of `flat`
+    at::Tensor flat;
+    std::unique_ptr<distributed::Pending> sending;
+    double sent_at = 0.0;
+  };
+
+  void begin(TraceRecorder* recorder);
+  void take(const BlockGradients& block);
+  void send(Gradients own);
+  void receive_first();
+  void use(const Gradients& final);
+  bool all_finite(const Gradients& final);
+
+  optim::Optimizer& optimizer_;
+  distributed::ProcessGroup& group_;
+  std::unordered_map<const c10::TensorImpl*, std::size_t> places_;
+  std::shared_ptr<GradientTaker> taker_;
+
+  // Of the backward pass under way, or the last.
+  TraceRecorder* recorder_ = nullptr;
+  bool measuring_ = false, changed_ = false, finite_ = true;
+  double learning_rate_ = 0.0, gradient_factor_ = 1.0;
+  std::deque<Travelling> travelling_;
+  std::vector<Gradients> outside_;        // of several processes: they wait for the end
+  std::vector<double> squares_;           // on the CPU, one a parameter: of its gradient
+  std::vector<at::Tensor> norms_;         // on an accelerator, of one gradient each
+  std::vector<std::size_t> norm_places_;  // of which parameter
+};
+
+}  // namespace pareprop::train

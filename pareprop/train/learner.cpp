@@ -1,0 +1,52 @@
+#include "pareprop/train/learner.h"
+
+#include <ATen/ops/empty.h>
+
+#include <utility>
+
+#include "pareprop/models/named_tensors.h"
+#include "pareprop/optim/make_optimizer.h"
+#include "pareprop/train/model_for_data.h"
+
+namespace pareprop::train {
+namespace {
+
+std::shared_ptr<models::Model> make_network(const TrainConfig& config, const StackOptions& numerics,
+                                            const TrainingData& data, c10::Device device) {
+  auto model = make_model(
+      config, data,
+      {.dtype = stream_dtype(numerics.precision), .device = device, .seed = config.seed});
+  set_first_weights(*model, config);
+  model->set_options(numerics);
+  return model;
+}
+
+std::optional<Ema> make_average(const TrainConfig& config, const models::Model& model) {
+  if (config.ema <= 0.0) return std::nullopt;
+  return Ema(models::trained_parameters(model), config.ema);
+}
+
+}  // namespace
+
+Learner make_learner(const TrainConfig& config, const TrainChoices& choices,
+                     const TrainingData& data, c10::Device device) {
+  auto model = make_network(config, choices.numerics, data, device);
+  auto optimizer = optim::make_optimizer(models::trained_parameters(*model), choices.optimizer);
+  std::optional<Ema> average = make_average(config, *model);
+  return {std::move(model), std::move(optimizer), std::move(average)};
+}
+
+plan::MakeState optimizer_state(const TrainConfig& config, const TrainChoices& choices) {
+  return [options = choices.optimizer,
+          averaged = config.ema > 0.0](const std::vector<at::Tensor>& weights) {
+    std::vector<at::Tensor> state = optim::state_tensors(weights, options);
+    if (!averaged) return state;
+    for (at::Tensor& average : plan::copies_of_weights(1)(weights)) {
+      state.push_back(std::move(average));
+    }
+    state.push_back(at::empty({}, at::TensorOptions(at::kLong).device(at::kMeta)));  // its updates
+    return state;
+  };
+}
+
+}  // namespace pareprop::train

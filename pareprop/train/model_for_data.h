@@ -1,0 +1,30 @@
+#pragma once
+
+#include <memory>
+
+#include "pareprop/data/batch.h"
+#include "pareprop/models/layers.h"
+#include "pareprop/models/model.h"
+#include "pareprop/train/train_config.h"
+#include "pareprop/train/training_data.h"
+
+namespace pareprop::train {
+
+// The network that `config` names, for this data: of its classes and channels, or its vocabulary;
+// images of the data's own size where it has one that the network can take. Throws
+// std::invalid_argument when the network is not for such data.
+std::shared_ptr<models::Model> make_model(const TrainConfig& config, const TrainingData& data,
+                                          const models::WeightOptions& weights);
+
+// Gives a new network the weights that `config` asks for: those of a file, or its own with another
+// deviation. Throws what models::load_weights() throws.
+void set_first_weights(models::Model& model, const TrainConfig& config);
+
+// A batch on the CPU with what a network on an accelerator would have to read back from it: which
+// tokens are scored. Others, and images, as they are.
+data::Batch with_scored(data::Batch batch);
+
+// The batch on the device of the network's weights, its floating-point values in their type.
+data::Batch to_model(const data::Batch& batch, const models::Model& model);
+
+}  // namespace pareprop::train

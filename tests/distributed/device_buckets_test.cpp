@@ -1,0 +1,92 @@
+// Gradient buckets on the simulated device, with a group that communicates on a stream of its own
+// as NCCL does.
+
+#include <c10/core/Event.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <gtest/gtest.h>
+
+#include "pareprop/distributed/gradient_buckets.h"
+#include "pareprop/models/registry.h"
+#include "pareprop/ops/compare.h"
+#include "tests/simulated_device/simulated_device.h"
+
+namespace pareprop::distributed {
+namespace {
+
+using pareprop::testing::SimulatedDevice;
+
+// The other process has the same gradients: their sum is twice what this one has.
+class DeviceTwin : public ProcessGroup {
+ public:
+  int rank() const override { return 0; }
+  int local_rank() const override { return 0; }
+  int world() const override { return 2; }
+  std::unique_ptr<Pending> all_reduce(const at::Tensor& tensor) override {
+    ++sent;
+    wait(own_, guard_.getStream(SimulatedDevice::device()));
+    const c10::StreamGuard on_own(own_);
+    tensor.mul_(2.0);
+    return std::make_unique<Sent>(*this);
+  }
+  void broadcast(const at::Tensor&, int) override {}
+  void barrier() override {}
+
+  int sent = 0;
+
+ private:
+  struct Sent : Pending {
+    explicit Sent(DeviceTwin& of) : group(of) {}
+    void wait() override {
+      DeviceTwin::wait(group.guard_.getStream(SimulatedDevice::device()), group.own_);
+    }
+    double done_at() const override { return 0.0; }
+    DeviceTwin& group;
+  };
+
+  static void wait(const c10::Stream& stream, const c10::Stream& until) {
+    c10::Event event(stream.device_type());
+    event.record(until);
+    event.block(stream);
+  }
+
+  const c10::impl::VirtualGuardImpl guard_{c10::DeviceType::PrivateUse1};
+  const c10::Stream own_ = guard_.getStreamFromGlobalPool(SimulatedDevice::device());
+};
+
+TEST(DeviceBuckets, AreFilledAndSentWithoutARace) {
+  const auto model = models::make_model(
+      "vit_tiny", {.depths = {5}, .width = 24, .image_size = 32, .classes = 5, .drop_path = 0.0});
+  model->to(SimulatedDevice::device());
+  DeviceTwin twin;
+  GradientBuckets buckets(*model, twin, /*bucket_bytes=*/20'000);
+  for (const int deferred : {2, 0}) {
+    StepPlan plan = model->plan_of(Mode::pareprop);
+    plan.stacks.front().deferred = deferred;
+    model->set_plan(plan);
+    const auto step = [&] {
+      model->loss(model->example(2, 1), {.pass = std::make_shared<Pass>(1, 1)}).backward();
+    };
+    step();
+    std::vector<at::Tensor> expected, got;
+    for (const at::Tensor& weight : model->weights()) expected.push_back(weight.grad().cpu());
+    drop_gradients(*model);
+
+    const Watch watch = model->stacks().front()->watch({.on_block_gradients = buckets.on_block()});
+    for (int i = 0; i < 2; ++i) {
+      twin.sent = 0;
+      buckets.begin();
+      step();
+      const int early = twin.sent;
+      buckets.finish();
+      EXPECT_GT(early, 2);
+      got.clear();
+      for (const at::Tensor& weight : model->weights()) got.push_back(weight.grad().cpu());
+      EXPECT_TRUE(bit_identical(expected, got));
+      drop_gradients(*model);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace pareprop::distributed

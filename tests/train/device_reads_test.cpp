@@ -1,0 +1,77 @@
+// What the host reads of an accelerator and waits for, in training steps of every family.
+
+#include <gtest/gtest.h>
+
+#include "pareprop/reversible/deferred_checks.h"
+#include "tests/train/device_steps.h"
+
+namespace pareprop::train {
+namespace {
+
+using pareprop::testing::SimulatedDevice;
+using testing::DeviceSteps;
+
+struct Family {
+  const char* name;
+  models::Overrides overrides;
+};
+
+const std::vector<Family>& families() {
+  static const std::vector<Family> all{
+      {"vit_tiny", {.depths = {3}, .width = 48, .image_size = 64}},
+      {"swin_tiny", {.depths = {2, 1, 2, 1}, .width = 24, .image_size = 56}},
+      {"mvit_cifar", {.depths = {2, 1, 2}, .width = 16}},
+      {"roberta_base", {.depths = {3}, .width = 48, .length = 24, .vocabulary = 101}}};
+  return all;
+}
+
+// Calls `body` for the steps of every family with dropout, in every mode and arithmetic.
+template <typename Body>
+void for_every_training(const Body& body) {
+  for (const Family& family : families()) {
+    models::Overrides change = family.overrides;
+    change.dropout = 0.1;
+    change.drop_path = 0.1;
+    DeviceSteps steps(family.name, change, /*batch=*/2);
+    for (const StackOptions& options : {StackOptions{}, StackOptions{.precision = Precision::bf16,
+                                                        .arithmetic = Arithmetic::exact}}) {
+      steps.model().set_options(options);
+      for (const Mode mode : preset_modes()) {
+        SCOPED_TRACE(std::string(family.name) + ", " + std::string(name(options.precision)) + ", " +
+                     std::string(name(options.arithmetic)) + ", " + std::string(name(mode)));
+        steps.model().set_mode(mode);
+        body(steps);
+      }
+    }
+  }
+}
+
+TEST(DeviceReads, AreNoneInForwardAndBackward) {
+  for_every_training([](DeviceSteps& steps) {
+    const auto checks = std::make_shared<DeferredChecks>();
+    const models::Batch batch = steps.model().example(2, 1);
+    SimulatedDevice::reset_counts();
+    const at::Tensor loss =
+        steps.model().loss(batch, {.pass = std::make_shared<Pass>(1, 2, checks)});
+    EXPECT_EQ(SimulatedDevice::counts().host_reads, 0) << "forward";
+    loss.backward();
+    EXPECT_EQ(SimulatedDevice::counts().host_reads, 0) << "backward";
+    EXPECT_EQ(SimulatedDevice::counts().host_waits, 0);
+    checks->run();
+    EXPECT_LE(SimulatedDevice::counts().host_reads, 1);
+    drop_gradients(steps.model());
+  });
+}
+
+TEST(DeviceReads, OfAWholeStepAreOne) {
+  for_every_training([](DeviceSteps& steps) {
+    steps.run();
+    SimulatedDevice::reset_counts();
+    EXPECT_EQ(steps.run().not_finite, "");
+    EXPECT_EQ(SimulatedDevice::counts().host_reads, 1);
+    EXPECT_EQ(SimulatedDevice::counts().host_waits, 0);
+  });
+}
+
+}  // namespace
+}  // namespace pareprop::train
