@@ -89,12 +89,12 @@ ordered_json json_of(const std::string& value) {
   return value.empty() ? ordered_json() : ordered_json(value);
 }
 
-bool is_value(const nlohmann::json& value) {
-  if (!value.is_array()) return !value.is_object();
-  return std::all_of(value.begin(), value.end(), [](const auto& part) { return part.is_number(); });
+bool is_list_of_numbers(const nlohmann::json& value) {
+  return value.is_array() &&
+         std::all_of(value.begin(), value.end(), [](const auto& part) { return part.is_number(); });
 }
 
-// As set_field() reads it. REQUIRES: is_value().
+// As set_field() reads it. REQUIRES: a list is one of numbers.
 std::string text_of(const nlohmann::json& value) {
   if (value.is_null()) return "";
   if (value.is_string()) return value.get<std::string>();
@@ -126,6 +126,20 @@ void expect(bool good, const std::string& what) {
 
 void expect_field(bool good, const char* key, const std::string& why) {
   if (!good) throw FieldError(key, why);
+}
+
+// Throws FieldError. A key that nobody knows passes: set_field() names its nearest.
+void expect_shape(const std::string& key, const nlohmann::json& value) {
+  bool takes_list = false;
+  visit_fields(static_cast<const TrainConfig&>(TrainConfig{}),
+               [&](const char* name, const char*, const auto& field) {
+                 if (name == key) {
+                   takes_list = std::is_same_v<std::decay_t<decltype(field)>, std::vector<int>>;
+                 }
+               });
+  expect_field(!value.is_structured() || (takes_list && is_list_of_numbers(value)), key.c_str(),
+               takes_list ? "expected a number or a list of numbers"
+                          : "expected one value, not a list or an object");
 }
 
 }  // namespace
@@ -162,7 +176,7 @@ void apply_json(TrainConfig& config, std::string_view json, const std::string& s
   TrainConfig changed = config;
   for (const auto& [key, value] : parsed.items()) {
     try {
-      expect_field(is_value(value), key.c_str(), "expected a value or a list of numbers");
+      expect_shape(key, value);
       set_field(changed, key, value.is_null() ? default_text(key) : text_of(value));
     } catch (const std::invalid_argument& error) {
       throw std::invalid_argument(place_in_json(json, key, source) + ": " + error.what());

@@ -58,14 +58,18 @@ TEST(TrainConfig, SaysWhatIsWrong) {
   EXPECT_EQ(refusal(R"({"exact": 1})"),
             "c.json: line 1, column 2: exact: expected true or false, got '1'");
   EXPECT_EQ(refusal(R"({"depth": [2, "x"]})"),
-            "c.json: line 1, column 2: depth: expected a value or a list of numbers");
+            "c.json: line 1, column 2: depth: expected a number or a list of numbers");
   EXPECT_EQ(refusal(R"({"depth": [2, 1.5]})"),
             "c.json: line 1, column 2: depth: expected a whole number, got '1.5'");
   EXPECT_EQ(refusal("[1]"), "c.json: expected a JSON object of keys and values");
   EXPECT_EQ(refusal(R"({"batch": 4)"),
             "c.json: line 1, column 12: expected JSON: unexpected end of input; expected '}'");
   EXPECT_EQ(refusal(R"({"batch": {"a": 1}})"),
-            "c.json: line 1, column 2: batch: expected a value or a list of numbers");
+            "c.json: line 1, column 2: batch: expected one value, not a list or an object");
+  EXPECT_EQ(refusal(R"({"batch": [1]})"),
+            "c.json: line 1, column 2: batch: expected one value, not a list or an object");
+  EXPECT_EQ(refusal(R"({"model": []})"),
+            "c.json: line 1, column 2: model: expected one value, not a list or an object");
   EXPECT_EQ(refusal("{\n  \"model\": \"exact\",\n  \"exact\": 1}"),
             "c.json: line 3, column 3: exact: expected true or false, got '1'");
   EXPECT_EQ(refusal("{\n  \"clip\": 1e999}"),

@@ -99,8 +99,10 @@ void check_settings(const json& file, const json& model) {
     fail(name + " is " + shown(value) + "; expected " + expected +
          ": a byte-level BPE like RoBERTa's");
   };
-  const json& type = field(model, "type");
-  if (!type.is_null() && type != "BPE") refuse("the model's type", type, "'BPE'");
+  // Older files, such as that of roberta-base, do not name the type.
+  if (model.contains("type") && model["type"] != "BPE") {
+    refuse("the model's type", model["type"], "'BPE'");
+  }
   for (const char* name : {"dropout", "continuing_subword_prefix", "end_of_word_suffix",
                            "byte_fallback", "ignore_merges"}) {
     const json& value = field(model, name);

@@ -59,6 +59,7 @@ TEST(TokenizerJson, RefusesTokenizersOfOtherKinds) {
   const std::string end = ": a byte-level BPE like RoBERTa's";
   EXPECT_EQ(with("/model/type", "WordPiece"),
             "the model's type is 'WordPiece'; expected 'BPE'" + end);
+  EXPECT_EQ(with("/model/type", nullptr), "the model's type is null; expected 'BPE'" + end);
   EXPECT_EQ(with("/model/dropout", 0.1), "the model's dropout is 0.1; expected none" + end);
   EXPECT_EQ(with("/model/byte_fallback", true),
             "the model's byte_fallback is true; expected none" + end);
