@@ -5,7 +5,7 @@ TORCH ?= cpu
 TORCH_PREFIX ?=
 BUILD = $(if $(filter cuda,$(TORCH)),build-cuda,build)
 JOBS ?= $$(nproc)
-SOURCES = $(shell find pareprop cli bench tests examples -name '*.h' -o -name '*.cpp' | sort)
+SOURCES = $(shell find pareprop cli bench tests examples python -name '*.h' -o -name '*.cpp' | sort)
 
 # An empty environment (env -i) has no PATH, and ccache and python3 -m venv fail without one.
 PATH ?= /usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
@@ -25,7 +25,7 @@ export CCACHE_NOHASHDIR ?= true
 no_aslr := $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test bench bench-peers bench-frontier bench-growth report report-png format format-check tidy asan tsan cuda-check clean reconfigure
+.PHONY: help setup build demo test bench bench-peers bench-frontier bench-growth report report-png format format-check tidy asan asan-quick tsan cuda-check clean reconfigure python
 
 help: ## What there is
 	@echo "make TARGET [JOBS=N] [TORCH=cuda] [TORCH_PREFIX=/path/to/libtorch]"
@@ -51,6 +51,10 @@ demo: $(BUILD)/build.ninja ## The program, then what it can show in a minute
 # More at a time than cores: tests of signals and time-outs mostly wait.
 test: build ## Everything, then all tests
 	ctest --test-dir $(BUILD) --output-on-failure -j$$(( $(JOBS) + 1 ))
+
+# In a build folder of its own, which takes from ccache what the other one compiled.
+python: setup ## The package for Python, installed into .venv with the program pareprop
+	.venv/bin/python -m pip install --no-build-isolation --no-deps --disable-pip-version-check -C build-dir=build-python .
 
 bench: $(BUILD)/build.ninja ## The micro-benchmarks
 	cmake -DPAREPROP_BUILD_BENCH=ON $(configure_flags) $(BUILD)
@@ -98,14 +102,23 @@ tidy: setup ## clang-tidy over all sources
 	tools/tidy.sh build-tidy $(JOBS)
 
 # The test programs are run by the build too (to list their cases), so both need the options.
-asan: export ASAN_OPTIONS = detect_stack_use_after_return=1:strict_string_checks=1
-asan: export LSAN_OPTIONS = suppressions=$(CURDIR)/tools/lsan.supp:print_suppressions=0
-asan: export UBSAN_OPTIONS = print_stacktrace=1
+asan asan-quick: export ASAN_OPTIONS = detect_stack_use_after_return=1:strict_string_checks=1
+asan asan-quick: export LSAN_OPTIONS = suppressions=$(CURDIR)/tools/lsan.supp:print_suppressions=0
+asan asan-quick: export UBSAN_OPTIONS = print_stacktrace=1
 # Left out: tests that count the seconds of the program, or limit its addresses; and those that run whole networks on
 # the simulated device, which takes ten times as long there: stacks and small networks on it are run.
 asan: build-asan/build.ninja ## Tests without time limits under AddressSanitizer and UndefinedBehaviorSanitizer
 	cmake --build build-asan --parallel $(JOBS)
 	ctest --test-dir build-asan --output-on-failure -j3 -LE 'attack|timed|large'
+
+# Rooms that handle memory themselves or read files of others; fewer random cases.
+ASAN_QUICK = text_tests draw_tests graph_tests lanes_tests memory_tests io_tests data_tests data_images_tests \
+             data_text_tests ops_tests optim_tests reversible_tests random_cases_tests device_tests trace_tests models_tests
+asan-quick: export PAREPROP_CASES = 200
+asan-quick: export MKL_CBWR = AUTO,STRICT
+asan-quick: build-asan/build.ninja ## The part of these tests that continuous integration runs
+	cmake --build build-asan --parallel $(JOBS) --target $(ASAN_QUICK)
+	printf '%s\n' $(ASAN_QUICK) | xargs -P2 -I{} sh -c 'echo {}; build-asan/tests/*/{} --gtest_brief=1 || exit 255'
 
 tsan: export TSAN_OPTIONS = second_deadlock_stack=1
 tsan: build-tsan/build.ninja ## The tests of graph and lanes, without torch, under ThreadSanitizer
@@ -116,4 +129,4 @@ cuda-check: ## All of it with libtorch for CUDA, and its tests on the CPU: needs
 	@tools/cuda_check.sh $(JOBS)
 
 clean: ## Remove what was built (.venv and .venv-cuda stay)
-	rm -rf build build-asan build-tsan build-tidy build-cuda
+	rm -rf build build-asan build-tsan build-tidy build-cuda build-python

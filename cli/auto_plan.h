@@ -1,11 +1,14 @@
 #pragma once
 
 #include "cli/model_flags.h"
-#include "pareprop/plan/planner.h"
+#include "pareprop/plan/joint_search.h"
 
 namespace pareprop::cli {
 
 // Plans for the network that the flags name: what mode `auto` means in commands that have no run.
+plan::JointSearch make_search(const ModelFlags& network, const plan::StepShape& shape,
+                              std::vector<plan::Departure> allowed = {});
+// The same for batches that are not cut.
 plan::Planner make_planner(const ModelFlags& network, const plan::StepShape& shape);
 
 // The fastest plan for what is free. `model` is the network itself: a few of its steps are timed

@@ -48,6 +48,18 @@ Table table_of(const std::vector<ResultRow>& rows) {
   return table;
 }
 
+// "auto 318.0 MiB: in 16 parts of 2 samples"; empty: no batch was cut.
+std::string parts_words(const std::vector<ResultRow>& rows) {
+  std::string out;
+  for (const ResultRow& row : rows) {
+    if (!row.timed() || row.parts == 1) continue;
+    out += row.mode + " " + bytes_text(static_cast<double>(row.budget_bytes)) + ": in " +
+           std::to_string(row.parts) + " parts of " + std::to_string(row.batch / row.parts) +
+           (row.batch == row.parts ? " sample\n" : " samples\n");
+  }
+  return out.empty() ? out : out + "\n";
+}
+
 std::string progress_text(const sweep::SweepProgress& now) {
   std::string out = "case " + std::to_string(now.number) + " of " + std::to_string(now.cases);
   if (now.seconds_left >= 0.0) out += ", " + text::duration_text(now.seconds_left) + " left";
@@ -89,7 +101,9 @@ int bench(const BenchFlags& flags, const Console& console) {
       if (reason.empty() && !row.error.empty()) reason = row.mode + ": " + row.error;
     }
     if (json.takes_stdout()) return;
-    console.out << wrapped(one.name()) << "\n\n" << table_of(rows).text() << "\n" << std::flush;
+    console.out << wrapped(one.name()) << "\n\n"
+                << table_of(rows).text() << "\n"
+                << parts_words(rows) << std::flush;
   };
   const sweep::SweepResult result = run_sweep(asked, file ? &*file : nullptr, options);
 

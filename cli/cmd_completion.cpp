@@ -39,6 +39,7 @@ std::vector<std::pair<std::string, std::vector<std::string>>> known_values() {
           {"--optimizer", {"adamw", "sgd", "adafactor", "none"}},
           {"--optimizer-state", {"fp32", "bf16", "8bit"}},
           {"--update", {"after", "inside"}},
+          {"--allow", {"lean-state", "update-inside", "lean-state,update-inside"}},
           {"--resume", {"auto"}},
           {"--data", {"digits", "fashion-mnist", "persuasion", "synthetic"}}};
 }

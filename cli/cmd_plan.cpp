@@ -23,6 +23,8 @@
 #include "pareprop/plan/plan_words.h"
 #include "pareprop/plan/step_times_file.h"
 #include "pareprop/text/units.h"
+#include "pareprop/train/budget_keeper.h"
+#include "pareprop/train/process_memory.h"
 
 namespace pareprop::cli {
 namespace {
@@ -32,6 +34,9 @@ struct PlanFlags : StepFlags {
   std::string optimizer = "adamw";
   std::string optimizer_state = "fp32";
   std::string update = "after";
+  std::string allow;
+  std::int64_t processes = 1;
+  std::string shard = "none";
   std::int64_t accumulate = 1;
   std::string measure;  // "": not; "again": also where that was done before
 };
@@ -48,10 +53,10 @@ auto parsed(const char* flag, const std::string& value, Parse parse) {
   }
 }
 
-plan::MakeState optimizer_state(const PlanFlags& flags) {
+optim::OptimizerOptions optimizer_options(const PlanFlags& flags) {
   optim::OptimizerOptions options;
   options.state = parsed("--optimizer-state", flags.optimizer_state, optim::parse_state_kind);
-  if (flags.optimizer == kNoOptimizer) return {};
+  if (flags.optimizer == kNoOptimizer) return options;
   options.kind = parsed("--optimizer", flags.optimizer, optim::parse_optimizer_kind);
   parsed("--optimizer-state", flags.optimizer_state,
          [&](const std::string&) { optim::check_suits(options.kind, options.state); });
@@ -59,9 +64,68 @@ plan::MakeState optimizer_state(const PlanFlags& flags) {
     throw UsageError("--optimizer-state: expected fp32, because --precision is fp64, got " +
                      flags.optimizer_state);
   }
+  return options;
+}
+
+plan::MakeState optimizer_state(const PlanFlags& flags) {
+  const optim::OptimizerOptions options = optimizer_options(flags);
+  if (flags.optimizer == kNoOptimizer) return {};
   return [options](const std::vector<at::Tensor>& weights) {
     return optim::state_tensors(weights, options);
   };
+}
+
+// As `train` would take them.
+train::TrainConfig trained_by(const PlanFlags& flags) {
+  train::TrainConfig config;
+  config.precision = flags.precision;
+  config.batch = flags.batch;
+  config.accumulate = flags.accumulate;
+  config.update = flags.update;
+  config.optimizer = flags.optimizer;
+  config.optimizer_state = flags.optimizer_state;
+  return config;
+}
+
+std::vector<plan::Departure> departures(const PlanFlags& flags, const models::Model& model,
+                                        const train::PlannedProcess& process) {
+  const train::Allowed allowed = parsed("--allow", flags.allow, train::parse_allowed);
+  if (!allowed.any()) return {};
+  if (allowed.update_inside && flags.accumulate > 1) {
+    throw UsageError("--allow: expected no update-inside, because --accumulate is " +
+                     std::to_string(flags.accumulate));
+  }
+  if (flags.optimizer == kNoOptimizer) {
+    throw UsageError("--allow: expected none, because --optimizer is none");
+  }
+  std::vector<plan::Departure> all;
+  for (const train::AllowedWay& way : allowed_ways(trained_by(flags), allowed)) {
+    PlanFlags other = flags;
+    other.optimizer_state = way.config.optimizer_state;
+    const bool inside = way.config.update == "inside";
+    train::PlannedProcess stepping = process;
+    if (inside) stepping.update = train::Update::inside;
+    plan::StepShape asked, shape{.optimizer_state = optimizer_state(other)};
+    train::divide(asked, model, process);
+    train::divide(shape, model, stepping);
+    all.push_back({.flags = way.flags,
+                   .optimizer_state = shape.optimizer_state,
+                   .updates_inside = inside,
+                   .goes_back_twice = inside,
+                   .less_bytes = asked.other_bytes - shape.other_bytes});
+  }
+  return all;
+}
+
+// The one that needs the most.
+train::PlannedProcess planned_process(const PlanFlags& flags, const models::Model& model) {
+  expect_between("--processes", 1, 1 << 16, flags.processes);
+  const auto processes = static_cast<int>(flags.processes);
+  return {.rank = train::fullest_rank(model.weights(), processes),
+          .all = processes,
+          .shard = parsed("--shard", flags.shard, distributed::parse_shard),
+          .update = flags.update == "inside" ? train::Update::inside : train::Update::after,
+          .accumulates = flags.accumulate > 1};
 }
 
 constexpr const char* kOnce = "once";  // --measure without a value
@@ -111,10 +175,10 @@ std::string follows_data(const PlanFlags& flags, const models::Model& model, boo
 
 // What trains by the plan; empty: nothing does. Data that come with the program stand for the
 // user's own.
-std::string train_command(const PlanFlags& flags, const plan::Plan& plan, const at::Tensor& input) {
+std::string train_command(const PlanFlags& flags, const plan::JointPlan& plan,
+                          const at::Tensor& input) {
   const bool text_model = is_text(input);
-  const std::int64_t parts = plan.fits ? 1 : plan.accumulate;
-  if (flags.optimizer == kNoOptimizer || parts == 0) return "";
+  if (flags.optimizer == kNoOptimizer || !plan.micro.fits) return "";
   const models::Overrides& change = flags.network.overrides;
   std::string out = "pareprop train --model " + flags.network.model;
   const auto add = [&](const char* flag, const std::string& value) {
@@ -132,11 +196,14 @@ std::string train_command(const PlanFlags& flags, const plan::Plan& plan, const 
   if (text_model) add("--vocabulary", std::to_string(vocabulary_of(flags)));
   add_given("--dropout", change.dropout);
   add_given("--drop-path", change.drop_path);
-  add("--batch", std::to_string(plan.fits ? flags.batch : plan.micro_batch));
-  if (flags.accumulate * parts > 1) add("--accumulate", std::to_string(flags.accumulate * parts));
+  add("--batch", std::to_string(flags.batch));
+  if (flags.accumulate > 1) add("--accumulate", std::to_string(flags.accumulate));
   if (flags.optimizer != "adamw") add("--optimizer", flags.optimizer);
   if (flags.optimizer_state != "fp32") add("--optimizer-state", flags.optimizer_state);
   if (flags.update != "after") add("--update", flags.update);
+  if (!flags.allow.empty()) add("--allow", flags.allow);
+  if (flags.processes > 1) add("--nproc", std::to_string(flags.processes));
+  if (flags.shard != "none") add("--shard", flags.shard);
   if (flags.precision != "fp32") add("--precision", flags.precision);
   if (flags.exact) add("--exact", "");
   if (!flags.exact && flags.precision == "bf16") add("--streams", "float");
@@ -149,12 +216,12 @@ std::string train_command(const PlanFlags& flags, const plan::Plan& plan, const 
 }
 
 // By steps that are timed, or by what the machine multiplies in a second.
-bool learn(plan::Planner& planner, const PlanFlags& flags, const plan::StepShape& shape,
+bool learn(plan::JointSearch& search, const PlanFlags& flags, const plan::StepShape& shape,
            std::int64_t budget, const Console& console) {
   const bool present = is_present(shape.device);
   // Of a device that is not here only the shares count.
   const auto estimate = [&] {
-    planner.use(present ? plan::measure_macs_per_second(shape.device) : plan::MacsPerSecond{1e12});
+    search.use(present ? plan::measure_macs_per_second(shape.device) : plan::MacsPerSecond{1e12});
     return false;
   };
   if (flags.measure.empty()) return estimate();
@@ -162,10 +229,10 @@ bool learn(plan::Planner& planner, const PlanFlags& flags, const plan::StepShape
     say(console.err, "plan", "--measure: " + why + "; nothing was timed");
     return estimate();
   };
-  if (planner.plain()) return not_measured("the plan of a plain network does not depend on times");
+  if (search.plain()) return not_measured("the plan of a plain network does not depend on times");
   if (!present) return not_measured("this machine has no " + shape.device.str());
   budget = std::min(budget, plan::free_budget(shape.device));
-  if (planner.predict(planner.all(Mode::reprop)).total_peak > budget) {
+  if (search.sizes_to_measure(budget).empty()) {
     return not_measured("not even mode reprop fits in " + plan::exact_bytes(budget));
   }
   const auto model = make_model(
@@ -173,7 +240,7 @@ bool learn(plan::Planner& planner, const PlanFlags& flags, const plan::StepShape
       {.dtype = stream_dtype(shape.precision), .device = shape.device, .seed = flags.seed});
   Progress progress(console.err);
   const auto times =
-      plan::learn_times(planner, *model,
+      plan::learn_times(search, *model,
                         {.budget = budget,
                          .network = plan::network_name(flags.network.model, model->tokens()),
                          .folder = plan::cache_folder(),
@@ -188,7 +255,7 @@ bool learn(plan::Planner& planner, const PlanFlags& flags, const plan::StepShape
                                progress.show("measuring: step " + std::to_string(done + 1) +
                                              " of " + std::to_string(all));
                              }});
-  return times.has_value();
+  return !times.empty();
 }
 
 int plan_model(const PlanFlags& flags, const Console& console) {
@@ -208,22 +275,24 @@ int plan_model(const PlanFlags& flags, const Console& console) {
   const c10::Device device = planned_device(flags.device);
   const std::int64_t budget = budget_of(flags.budget, device);
   const Precision precision = parse_precision(flags.precision);
-  const plan::StepShape shape{.batch = flags.batch,
-                              .device = device,
-                              .precision = precision,
-                              .arithmetic = flags.exact ? Arithmetic::exact : Arithmetic::floating,
-                              .optimizer_state = optimizer_state(flags),
-                              .accumulates = flags.accumulate > 1,
-                              .updates_inside = inside,
-                              .goes_back_twice = inside};  // `train` clips gradients by default
-  const JsonOutput json(flags.json, console.out);
-  plan::Planner planner = make_planner(flags.network, shape);
-  const bool measured = learn(planner, flags, shape, budget, console);
-  const plan::Plan plan = planner.plan(budget);
   const auto model = make_model(flags.network, {.device = at::kMeta});
+  plan::StepShape shape{.batch = flags.batch,
+                        .device = device,
+                        .precision = precision,
+                        .arithmetic = flags.exact ? Arithmetic::exact : Arithmetic::floating,
+                        .optimizer_state = optimizer_state(flags),
+                        .goes_back_twice = inside};  // `train` clips gradients by default
+  const train::PlannedProcess process = planned_process(flags, *model);
+  train::divide(shape, *model, process);
+  const JsonOutput json(flags.json, console.out);
   const at::Tensor input = model->example(1, 0).input;
+  shape.input_bytes = static_cast<std::int64_t>(input.nbytes());
+  plan::JointSearch search = make_search(flags.network, shape, departures(flags, *model, process));
+  const bool measured = learn(search, flags, shape, budget, console);
+  plan::JointPlan plan = search.best(budget);
+  search.add_figures(plan);
   const PlanReport report =
-      report_of(planner, plan,
+      report_of(search, plan,
                 {.network = title(flags.network),
                  .batch = flags.batch,
                  .precision = std::string(name(precision)),
@@ -233,8 +302,8 @@ int plan_model(const PlanFlags& flags, const Console& console) {
                  .command_note = follows_data(flags, *model, is_text(input))});
   if (!json.takes_stdout()) console.out << plan_text(report);
   json.write(plan_json(report));
-  if (plan.fits) return 0;
-  console.err << "pareprop: " << plan::does_not_fit(plan, title(flags.network), flags.batch)
+  if (plan.micro.fits) return 0;
+  console.err << "pareprop: " << plan::does_not_fit(plan.micro, title(flags.network), flags.batch)
               << '\n';
   return 1;
 }
@@ -266,8 +335,19 @@ Action add_plan(CLI::App& app) {
       "--update", flags->update,
       "When the optimizer steps: after the backward pass, or inside it, which never "
       "holds the gradients of more than two blocks");
+  command->add_option("--allow", flags->allow,
+                      "What the plan may change to fit or to be faster, separated by commas: "
+                      "lean-state (the optimizer's state in bf16 or 8 bits), update-inside "
+                      "(--update inside) (default: nothing that changes more than the rounding of "
+                      "sums)");
+  command->add_option("--processes", flags->processes,
+                      "How many processes train together; the plan is for the one that needs the "
+                      "most");
+  command->add_option("--shard", flags->shard,
+                      "What they divide among them: none, state (of the optimizer) or gradients "
+                      "(and state)");
   command->add_option("--accumulate", flags->accumulate,
-                      "Gradient accumulation: micro-batches in one step of the optimizer");
+                      "Gradient accumulation: batches in one step of the optimizer");
   const auto* const measure =
       command
           ->add_option("--measure", flags->measure,

@@ -199,15 +199,15 @@ void show_plan(const train::TrainConfig& config, int processes, const JsonOutput
   const train::TrainingData data = open_data(config);
   train::BudgetKeeper keeper(
       config, data, {.all = processes, .here = processes, .device = device_of(config)}, nullptr);
-  keeper.plan_by_shapes([&](plan::Planner& planner, const plan::Plan& plan) {
-    const PlanReport report = report_of(planner, plan,
+  keeper.plan_by_shapes([&](plan::JointSearch& search, const plan::JointPlan& plan) {
+    const PlanReport report = report_of(search, plan,
                                         {.network = (config.plain ? "plain " : "") + config.model,
                                          .batch = config.batch,
                                          .precision = config.precision});
     console.err << plan_text(report);
     json.write({{"config", asked}, {"plan", plan_json(report)}});
-    if (!plan.fits) {
-      throw std::runtime_error(plan::does_not_fit(plan, config.model, config.batch));
+    if (!plan.micro.fits) {
+      throw std::runtime_error(plan::does_not_fit(plan.micro, config.model, config.batch));
     }
   });
 }
@@ -245,8 +245,10 @@ nlohmann::ordered_json result_json(const train::TrainConfig& config,
                               {"loss", result.last_loss},
                               {"peak_bytes", result.memory.total_peak},
                               {"activation_peak_bytes", result.memory.activation_peak},
+                              {"optimizer_bytes", result.memory.live_of(memory::Tag::optimizer)},
                               {"predicted_peak_bytes", result.predicted_peak_bytes},
                               {"budget_bytes", result.budget_bytes},
+                              {"parts", result.parts},
                               {"waited_share", result.waited},
                               {"skipped", result.skipped.size()}};
   if (result.evaluation.rows > 0) {

@@ -48,7 +48,8 @@ class DigitsRun {
         config_(config_of(options)),
         group_(distributed::make_process_group({})),
         data_(train::open_data(config_)),
-        learner_(train::make_learner(config_, train::choices_of(config_), data_, options.device)),
+        learner_(train::make_learner(config_, train::choices_of(config_), data_, options.device,
+                                     *group_)),
         model_(learner_.model),
         batches_(train::make_batches(config_, data_, *model_, {})) {
     model_->train();
@@ -80,7 +81,7 @@ class DigitsRun {
     if (options_.device.is_cpu()) {
       model_->set_executor(std::make_shared<TorchCpuLanes>(kLanes, threads));
     }
-    distributed::GradientBuckets buckets(*model_, *group_);
+    distributed::GradientBuckets buckets(*model_, *learner_.shares);
     data::Prefetcher batches(batches_.train, {.workers = 0});
     train::BatchFeed feed(batches, *model_);
     const train::LearningRate rate{
@@ -88,7 +89,7 @@ class DigitsRun {
     for (int step = 0; step < options_.steps; ++step) {
       if (step == std::min(kWarmUp, options_.steps - 1)) reset_peaks_on(options_.device);
       const train::StepOutcome outcome =
-          train::run_step({*model_, *learner_.optimizer, nullptr, buckets, *group_},
+          train::run_step({*model_, *learner_.optimizer, nullptr, buckets, *learner_.shares},
                           {.batch = options_.batch, .clip = config_.clip, .seed = options_.seed},
                           feed, rate.at(step), false);
       if (!outcome.not_finite.empty()) {

@@ -81,7 +81,8 @@ void add_model_flags(CLI::App& command, ModelFlags& flags) {
   command.add_option("--image-size", change.image_size,
                      "Height and width of images in pixels (default: the model's)");
   command.add_option("--seq-len", change.length,
-                     "Tokens in a sequence, for text models (default: the model's)");
+                     "Tokens in a sequence, for text models; more than the model's get "
+                     "a longer table of positions (default: the model's)");
   add_change_flags(command, change);
 }
 

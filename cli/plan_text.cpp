@@ -5,6 +5,7 @@
 #include "cli/table.h"
 #include "cli/units.h"
 #include "pareprop/plan/plan_words.h"
+#include "pareprop/text/fixed.h"
 #include "pareprop/text/units.h"
 
 namespace pareprop::cli {
@@ -30,8 +31,38 @@ double speed(const PlanReport& report, plan::Seconds seconds) {
 PlanReport::Row planned(const PlanReport& report) {
   return {.name = report.plan.fits ? "the plan" : "leanest plan",
           .predicted = report.plan.predicted,
-          .seconds = report.plan.seconds,
-          .fits = report.plan.fits};
+          .seconds = report.seconds,
+          .fits = report.plan.fits,
+          .parts = report.parts};
+}
+
+std::string parts_name(std::int64_t parts) {
+  return parts == 1 ? "whole batch" : "in " + std::to_string(parts) + " parts";
+}
+
+PlanReport::Row kind_row(std::string name, const plan::JointPlan& plan, std::string flags = {}) {
+  return {.name = std::move(name),
+          .predicted = plan.micro.predicted,
+          .seconds = plan.seconds,
+          .fits = plan.micro.fits,
+          .parts = plan.parts,
+          .flags = std::move(flags)};
+}
+
+// "--update inside --optimizer-state 8bit" as it fits into a table: "inside, 8bit".
+std::string short_name(const std::string& flags) {
+  std::string out;
+  for (const char* word : {"inside", "bf16", "8bit"}) {
+    if (flags.find(word) != std::string::npos) out += (out.empty() ? "" : ", ") + std::string(word);
+  }
+  return out;
+}
+
+// "2.1 GiB more: 1.20 times as fast, in 4 parts".
+std::string price_text(const PlanReport::Price& price, const char* direction) {
+  return "With " + bytes(price.bytes) + " " + direction + ": " + text::fixed(price.speed, 2) +
+         " times as fast" +
+         (price.parts > 1 ? ", in " + std::to_string(price.parts) + " parts" : "") + ".\n";
 }
 
 std::string mode_table(const PlanReport& report) {
@@ -50,6 +81,7 @@ std::string mode_table(const PlanReport& report) {
          timed ? percent_text(speed(report, row.seconds)) : "-"});
   };
   for (const PlanReport::Row& row : report.modes) add(row);
+  for (const PlanReport::Row& row : report.kinds) add(row);
   add(planned(report));
   return table.text();
 }
@@ -83,26 +115,61 @@ std::string letters_text(const StepPlan& step) {
 
 }  // namespace
 
-PlanReport report_of(plan::Planner& planner, const plan::Plan& plan, PlanTitle title) {
-  PlanReport report{.title = std::move(title), .plan = plan, .modes = {}, .plain = planner.plain()};
-  report.stored_seconds = planner.seconds(planner.all(Mode::stored));
-  for (const Mode mode : modes_of(planner)) {
-    const StepPlan step = planner.all(mode);
-    const plan::Prediction predicted = planner.predict(step);
-    report.modes.push_back({.name = std::string(name(mode)),
-                            .predicted = predicted,
-                            .seconds = planner.seconds(step),
-                            .fits = predicted.at_most <= plan.budget});
+PlanReport report_of(plan::JointSearch& search, const plan::JointPlan& plan, PlanTitle title) {
+  PlanReport report{.title = std::move(title),
+                    .plan = plan.micro,
+                    .parts = plan.parts,
+                    .flags = plan.departure ? search.allowed()[*plan.departure].flags : "",
+                    .modes = {},
+                    .kinds = {},
+                    .plain = search.plain()};
+  // Of a plain network only shares are known.
+  const auto known = [&](plan::Seconds seconds) {
+    return report.plain ? plan::Seconds{} : seconds;
+  };
+  report.seconds = known(plan.seconds);
+  const std::int64_t budget = plan.micro.budget;
+  for (const Mode mode : modes_of(search.planner())) {
+    const plan::JointPlan one = search.in_mode(mode, budget);
+    report.modes.push_back(kind_row(std::string(name(mode)), one));
+    report.modes.back().seconds = known(one.seconds);
   }
+  report.stored_seconds = report.modes.front().seconds;
+  const auto add = [&](const plan::JointPlan& one, const std::string& name,
+                       const std::string& flags = {}) {
+    report.kinds.push_back(kind_row(name, one, flags));
+    report.kinds.back().seconds = known(one.seconds);
+  };
+  add(search.best_whole(budget), parts_name(1));
+  if (const auto parts = search.best_in_parts(budget)) {
+    add(*parts, parts_name(parts->parts));
+  }
+  for (std::size_t i = 0; i < search.allowed().size(); ++i) {
+    const std::string& flags = search.allowed()[i].flags;
+    add(search.best_with(i, budget), short_name(flags), flags);
+  }
+  const auto price = [](const std::optional<plan::JointSearch::Price>& found) {
+    if (!found) return std::optional<PlanReport::Price>();
+    return std::optional(PlanReport::Price{found->bytes, found->speed, found->plan.parts});
+  };
+  report.up = price(search.next_up(plan));
+  report.down = price(search.next_down(plan));
   return report;
 }
 
 std::string plan_text(const PlanReport& report) {
-  const auto& [title, plan, modes, stored_seconds, plain] = report;
+  const PlanTitle& title = report.title;
+  const plan::Plan& plan = report.plan;
   std::string out = title.network + ", batch " + std::to_string(title.batch) + ", " +
                     title.precision + ", budget " + exact_bytes(plan.budget) + "\n\n" +
                     mode_table(report) + "\n";
   const std::string letters = letters_text(plan.step);
+  if (report.parts > 1) {
+    out += "The batch is computed in " + std::to_string(report.parts) + " parts of " +
+           std::to_string(title.batch / report.parts) +
+           (title.batch == report.parts ? " sample" : " samples") + ", one after another.\n";
+  }
+  if (!report.flags.empty()) out += "The plan takes " + report.flags + ".\n";
   if (!letters.empty()) {
     out += plan.fits ? "Policies of the plan" : "Policies of the leanest plan";
     out +=
@@ -116,18 +183,15 @@ std::string plan_text(const PlanReport& report) {
   out += tag_table(plan.predicted) + "\n";
   std::string words = "Smallest budget for this batch: " + exact_bytes(plan.smallest_budget) +
                       ".\nLargest batch for this budget: " + std::to_string(plan.largest_batch) +
-                      ".\n";
-  if (plan.stored_micro_batch > 0) {
-    words += "Alternative: --batch " + std::to_string(plan.stored_micro_batch) + " --accumulate " +
-             std::to_string(title.batch / plan.stored_micro_batch) +
-             " fits without recomputation; faster if small batches run efficiently.\n";
-  }
+                      (plan.fits ? ", without cutting it into parts.\n" : ".\n");
+  if (report.up) words += price_text(*report.up, "more");
+  if (report.down) words += price_text(*report.down, "less");
   if (!title.absent.empty()) {
     words +=
         "This machine has no " + title.absent +
         ": speeds are shares of multiply-accumulates, and nobody has compared such a plan with "
         "a real device yet.\n";
-  } else if (!title.measured && !plain) {
+  } else if (!title.measured && !report.plain) {
     words +=
         "Times are estimates from multiply-accumulates; 'pareprop plan --measure' times real "
         "steps.\n";
@@ -159,22 +223,36 @@ nlohmann::ordered_json plan_json(const PlanReport& report) {
                               {"mode", name(nearest_mode(plan.step))},
                               {"overlap", plan.step.overlaps()},
                               {"recompute_between", plan.step.recompute_between},
-                              {"step_seconds", plan.seconds.count},
+                              {"step_seconds", report.seconds.count},
                               {"measured", report.title.measured},
-                              {"speed", speed(report, plan.seconds)},
+                              {"speed", speed(report, report.seconds)},
+                              {"parts", report.parts},
+                              {"flags", report.flags},
                               {"policies", policy_letters(plan.step)},
                               {"command", report.title.command},
                               {"command_note", report.title.command_note}};
   auto& modes = json["modes"] = nlohmann::ordered_json::array();
-  for (const PlanReport::Row& row : report.modes) {
-    modes.push_back({{"mode", row.name},
-                     {"peak_bytes", row.predicted.total_peak},
-                     {"at_most_bytes", row.predicted.at_most},
-                     {"activation_bytes", row.predicted.activation_peak},
-                     {"fits", row.fits},
-                     {"step_seconds", row.seconds.count},
-                     {"speed", speed(report, row.seconds)}});
-  }
+  const auto row_json = [&](const char* key, const PlanReport::Row& row) {
+    return nlohmann::ordered_json{{key, row.name},
+                                  {"peak_bytes", row.predicted.total_peak},
+                                  {"at_most_bytes", row.predicted.at_most},
+                                  {"activation_bytes", row.predicted.activation_peak},
+                                  {"fits", row.fits},
+                                  {"step_seconds", row.seconds.count},
+                                  {"speed", speed(report, row.seconds)},
+                                  {"parts", row.parts},
+                                  {"flags", row.flags}};
+  };
+  for (const PlanReport::Row& row : report.modes) modes.push_back(row_json("mode", row));
+  auto& kinds = json["kinds"] = nlohmann::ordered_json::array();
+  for (const PlanReport::Row& row : report.kinds) kinds.push_back(row_json("kind", row));
+  const auto price_json = [](const std::optional<PlanReport::Price>& price) {
+    if (!price) return nlohmann::ordered_json();
+    return nlohmann::ordered_json{
+        {"bytes", price->bytes}, {"speed", price->speed}, {"parts", price->parts}};
+  };
+  json["more"] = price_json(report.up);
+  json["less"] = price_json(report.down);
   auto& tags = json["predicted_bytes"] = nlohmann::ordered_json::object();
   for (std::size_t tag = 0; tag < memory::kTags; ++tag) {
     tags[std::string(name(static_cast<memory::Tag>(tag)))] = plan.predicted.peak[tag];

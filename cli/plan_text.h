@@ -1,10 +1,11 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "pareprop/plan/planner.h"
+#include "pareprop/plan/joint_search.h"
 
 namespace pareprop::cli {
 
@@ -25,15 +26,28 @@ struct PlanReport {
     plan::Prediction predicted;
     plan::Seconds seconds = {};  // 0: not known
     bool fits = false;
+    std::int64_t parts = 1;
+    std::string flags = {};  // that it needs
+  };
+  // What another budget would bring.
+  struct Price {
+    std::int64_t bytes = 0;  // more, or less
+    double speed = 1.0;      // beside the plan's
+    std::int64_t parts = 1;
   };
 
   PlanTitle title;
-  plan::Plan plan;
-  std::vector<Row> modes;  // the whole network in one mode
+  plan::Plan plan;         // of each part
+  std::int64_t parts = 1;  // of the batch
+  std::string flags = {};  // what was allowed and is taken
+  plan::Seconds seconds = {};
+  std::vector<Row> modes;  // the whole batch in one mode
+  std::vector<Row> kinds;  // the fastest plan of each kind
+  std::optional<Price> up = {}, down = {};
   plan::Seconds stored_seconds = {};
   bool plain = false;
 };
-PlanReport report_of(plan::Planner& planner, const plan::Plan& plan, PlanTitle title);
+PlanReport report_of(plan::JointSearch& search, const plan::JointPlan& plan, PlanTitle title);
 
 // What each mode and the plan take, a picture of the policies, bytes by what they are for.
 std::string plan_text(const PlanReport& report);

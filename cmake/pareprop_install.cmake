@@ -33,7 +33,7 @@ install(FILES ${PROJECT_BINARY_DIR}/pareprop-config.cmake
 # The program is added later than the libraries. CMake would leave libtorch's folder out of its run
 # path where that is .venv, inside the source tree.
 function(pareprop_install_program)
-  if(TARGET pareprop_program)
+  if(TARGET pareprop_program AND NOT SKBUILD)
     set_target_properties(pareprop_program PROPERTIES INSTALL_RPATH ${PAREPROP_LIBTORCH}/lib)
     install(TARGETS pareprop_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   endif()

@@ -4,15 +4,25 @@ include(pareprop_libtorch)
 
 set(libtorch_version 2.13)  # the engine uses headers that change from one version to the next
 
+set(outside_of_build)
+if(SKBUILD)
+  # `pip install .`: the torch of the Python that it is for. pip hides that from a build by these two.
+  set(PAREPROP_PYTHON ${Python_EXECUTABLE})
+  set(outside_of_build ${CMAKE_COMMAND} -E env --unset=PYTHONPATH --unset=PYTHONNOUSERSITE)
+endif()
 find_program(PAREPROP_PYTHON NAMES python3 PATHS ${PROJECT_SOURCE_DIR}/.venv/bin NO_DEFAULT_PATH)
 find_program(PAREPROP_PYTHON NAMES python3)
 set(python_libtorch)
 if(PAREPROP_PYTHON)
   execute_process(
-    COMMAND ${PAREPROP_PYTHON} -c "from importlib.util import find_spec; print(*find_spec('torch').submodule_search_locations)"
+    COMMAND ${outside_of_build} ${PAREPROP_PYTHON} -c "from importlib.util import find_spec; print(*find_spec('torch').submodule_search_locations)"
     OUTPUT_VARIABLE python_libtorch OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
 endif()
 
+if(SKBUILD AND NOT python_libtorch)
+  message(FATAL_ERROR "torch is not installed in ${PAREPROP_PYTHON}, and pareprop is compiled with the torch that it will "
+          "run with. Install it first: pip install 'torch==${libtorch_version}.*'")
+endif()
 pareprop_find_libtorch(${libtorch_version} ${Torch_DIR} ${CMAKE_PREFIX_PATH})
 if(NOT PAREPROP_LIBTORCH AND NOT PAREPROP_OTHER_LIBTORCH)
   string(REPLACE ":" ";" environment_prefix_path "$ENV{CMAKE_PREFIX_PATH}")

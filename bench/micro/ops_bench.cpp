@@ -121,6 +121,7 @@ int main(int argc, char** argv) {
   pareprop::memory::install_caching_allocator();
   add_attention("vit_small_batch4", 4, 196, 6, 64, false);
   add_attention("roberta_base_4x128", 4, 128, 12, 64, false);
+  add_attention("vit_small_1024px", 1, 4096, 6, 64, false);
   add_attention("swin_tiny_stage1_batch4", 256, 49, 3, 32, true);
   add_mlp("vit_small_batch4", 784, 384);
   add_mlp("vit_small_batch32", 6272, 384);

@@ -5,9 +5,10 @@ import json
 import subprocess
 
 from report import markdown, mib
-from rows import BARS, COMPILE_BUDGETS, SHARES, STORED_FORMS, is_ours
+from rows import BARS, COMPILE_BUDGETS, SHARES, SPLIT, STORED_FORMS, is_ours
 
-TITLES = ["contestant", "samples/s", "step ms", "budget", "predicted", "activations", "gradient diff", "policies"]
+TITLES = ["contestant", "samples/s", "step ms", "budget", "predicted", "activations", "total", "gradient diff",
+          "policies"]
 VERDICT_TITLES = ["our point", "samples/s", "may take", "took", "fastest of PyTorch within that", "ours / it",
                   "ours / our point before"]
 
@@ -63,7 +64,8 @@ def row_table(result):
         lines.append([
             name, f"{one['samples_per_s']:.2f}", f"{one['median_ms']:.1f}",
             mib(plan["budget_bytes"] if plan else None), mib(plan["predicted_peak_bytes"] if plan else None),
-            mib(one.get("activation_peak_bytes")), f"{one['gradient_difference']:.1e}", words_of(plan)])
+            mib(one.get("activation_peak_bytes")), mib(one.get("total_peak_bytes")),
+            f"{one['gradient_difference']:.1e}", words_of(plan)])
     return "\n".join([
         f"## {result['label']}, {result['precision']}", "",
         f"{result['parameters'] / 1e6:.1f} M parameters, {result['gmacs']:.2f} GMACs a sample. checkpoint, "
@@ -110,7 +112,8 @@ def whole(results, settings, failed):
         f"{settings['rounds']} rounds of turns, {settings['steps']} steps a turn or more; medians. ours_at_N: the "
         "planner within N % of the activations of our stored training; torch_compile_at_N: torch.compile with "
         "activation_memory_budget N / 100. activations, budgets and predictions: peaks of all tensors but "
-        "parameters, gradients and batch. A letter a block: Store, Checkpoint, Anchor, Reverse. README.md beside "
+        "parameters, gradients and batch; total: of all tensors. torch_*_by_N: the batch in micro-batches of N "
+        "samples. A letter a block: Store, Checkpoint, Anchor, Reverse. README.md beside "
         "run.py says how all is measured.", ""]
     if settings["quick"]:
         head += ["**A smoke test: tiny networks in shared processes. The figures mean nothing.**", ""]
@@ -132,6 +135,7 @@ def plot(result):
         {"name": "PyTorch stored", "points": points(STORED_FORMS), "line": False},
         {"name": "torch.utils.checkpoint", "points": points(["torch_checkpoint"]), "line": False},
         {"name": "vanilla reversible PyTorch", "points": points(["torch_reversible"]), "line": False},
+        {"name": "PyTorch in micro-batches", "points": points(SPLIT), "line": False},
         {"name": "torch.compile, by budget", "points": points(COMPILE_BUDGETS), "line": False},
         {"name": "PyTorch's frontier", "points": points(theirs), "frontier": True}]
     return {"title": f"{result['label']}, {result['precision']}", "x_label": "MiB of activations",

@@ -17,6 +17,7 @@ void peers_meter_reset_peaks() { pareprop::memory::reset_peaks(); }
 // installed, the parameters and the batch, is not seen at all.
 std::int64_t peers_meter_activation_live() { return pareprop::memory::usage().activation_live; }
 std::int64_t peers_meter_activation_peak() { return pareprop::memory::usage().activation_peak; }
+std::int64_t peers_meter_total_live() { return pareprop::memory::usage().total_live; }
 std::int64_t peers_meter_total_peak() { return pareprop::memory::usage().total_peak; }
 
 // `storage`: tensor.untyped_storage()._cdata. From now on it counts as a gradient.

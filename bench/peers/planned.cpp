@@ -35,37 +35,30 @@ std::function<std::shared_ptr<models::Model>()> on_meta(const PlanRequest& reque
   };
 }
 
-void learn(plan::Planner& planner, const PlanRequest& request, models::Model& model,
-           std::int64_t free) {
+template <typename Planner>
+void learn(Planner& planner, const PlanRequest& request, models::Model& model, std::int64_t free) {
   plan::learn_times(planner, model,
                     {.budget = free,
                      .network = plan::network_name(request.model, model.tokens()),
                      .folder = request.times});
 }
 
-// Within a share of the activations of stored training, in as few parts as fit. A planner of its
-// own for each number of parts: the bytes of the batch, which do not count, are other ones.
+// Within a share of the activations of stored training, in whatever parts are the fastest. The
+// bytes of the batch do not count.
 PlannedStep plan_share(const PlanRequest& request, models::Model& model,
                        const models::Batch& batch) {
   const std::int64_t samples = batch.input.size(0);
-  std::int64_t budget = 0;
-  for (std::int64_t parts = 1;; ++parts) {
-    if (samples % parts != 0) continue;
-    const models::Batch part = part_of(batch, 0, samples / parts);
-    plan::Planner planner(on_meta(request), {.batch = samples / parts,
-                                             .precision = request.precision,
-                                             .optimizer_state = {},
-                                             .accumulates = parts > 1,
-                                             .only_activations = true,
-                                             .other_bytes = -bytes_of(part)});
-    if (parts == 1) {
-      const auto stored = planner.predict(planner.all(Mode::stored)).at_most;
-      budget = std::llround(request.share * static_cast<double>(stored));
-    }
-    if (!planner.plan_step(budget).fits && parts < samples) continue;
-    learn(planner, request, model, plan::free_budget());
-    return {.plan = planner.plan_step(budget), .parts = parts};
-  }
+  plan::JointSearch search(on_meta(request), {.batch = samples,
+                                              .precision = request.precision,
+                                              .optimizer_state = {},
+                                              .only_activations = true,
+                                              .other_bytes = -bytes_of(batch),
+                                              .input_bytes = bytes_of(batch) / samples});
+  const auto stored = search.in_mode(Mode::stored, 0).micro.predicted.at_most;
+  const std::int64_t budget = std::llround(request.share * static_cast<double>(stored));
+  learn(search, request, model, budget);
+  plan::JointPlan planned = search.best(budget);
+  return {.plan = std::move(planned.micro), .parts = planned.parts};
 }
 
 // Within the memory that is free.

@@ -9,7 +9,7 @@ import time
 from contextlib import ExitStack
 
 from rows import (BARS, COMPILE_BUDGETS, HUGGING_FACE, HUGGING_FACE_FAMILIES, OTHER_RIVALS, RIVALS_BARS, SHARES,
-                  STORED_FORMS, is_ours)
+                  SPLIT, STORED_FORMS, is_ours)
 from workers import Contestant
 
 
@@ -29,6 +29,7 @@ class Race:
         self.workers, self.folder = workers, folder
         self.assistant = workers.assistant()
         self.racers, self.results = {}, {}
+        self.contestants = [name for name in options.contestants if row.admits(name)]
 
     def file(self, name):
         return str(self.folder / name)
@@ -44,7 +45,11 @@ class Race:
         return self.job(name, mode=name.removeprefix("ours_"))
 
     def torch_job(self, name, attention, **more):
-        if name in COMPILE_BUDGETS:
+        if name in SPLIT:
+            rival, samples = SPLIT[name]
+            more |= {"rival": "eager" if rival == "torch_stored" else rival.removeprefix("torch_"),
+                     "micro_batch": samples}
+        elif name in COMPILE_BUDGETS:
             more |= {"rival": "compile", "memory_budget": COMPILE_BUDGETS[name]}
         elif name in STORED_FORMS:
             more |= {"rival": "eager"}
@@ -65,24 +70,25 @@ class Race:
             result["median_ms"] = statistics.median(result["ms"])
             result["best_ms"] = min(result["ms"])
             result["samples_per_s"] = 1e3 * self.row.batch / result["median_ms"]
-        ordered = {name: self.results[name] for name in self.options.contestants if name in self.results}
+        ordered = {name: self.results[name] for name in self.contestants if name in self.results}
         return {"label": self.row.label, "model": self.row.model, "batch": self.row.batch,
                 "overrides": self.row.overrides, "precision": self.precision, **model,
                 "attention": attention, "load_before": load, "gemm": gemm, "contestants": ordered}
 
     def enter_all(self):
         """Returns the form of attention that is faster in PyTorch, which all but its eager rivals use."""
-        forms = [name for name in self.options.contestants if name in STORED_FORMS]
+        forms = [name for name in self.contestants if name in STORED_FORMS]
         for name in forms:
             self.enter("torch", self.torch_job(name, STORED_FORMS[name]))
         best = {name: math.inf for name in forms}
         for name in 2 * forms:
             best[name] = min(best[name], self.estimate(name))
-        attention = STORED_FORMS[min(best, key=best.get)] if forms else "matmul"
-        for name in self.options.contestants:
+        attention = STORED_FORMS[min(best, key=best.get)] if forms else self.reference_form()
+        for name in self.contestants:
             if is_ours(name):
                 self.enter("ours", self.our_job(name))
-            elif name in OTHER_RIVALS or name in COMPILE_BUDGETS or (name == HUGGING_FACE and self.has_hugging_face()):
+            elif (name in OTHER_RIVALS or name in COMPILE_BUDGETS or name in SPLIT
+                  or (name == HUGGING_FACE and self.has_hugging_face())):
                 self.enter("torch", self.torch_job(name, attention))
         return attention
 
@@ -102,9 +108,13 @@ class Race:
         finally:
             worker.close()
         self.assistant.ask(f"perturb {self.file('weights')} {self.options.seed}")
-        self.ask_assistant(self.torch_job("torch_matmul", "matmul", precision="fp32"),
+        form = self.reference_form()
+        self.ask_assistant(self.torch_job(f"torch_{form}", form, precision="fp32"),
                            f"gradients {self.file('expected')}")
         return model
+
+    def reference_form(self):
+        return "matmul" if self.row.admits("torch_matmul") else "sdpa"
 
     def ask_assistant(self, job, *commands):
         """The answer to the last one."""
@@ -162,7 +172,7 @@ class Race:
     def measure_gemm(self):
         if self.options.gemm_seconds <= 0:
             return None
-        job = self.torch_job("torch_matmul", "matmul")
+        job = self.torch_job(f"torch_{self.reference_form()}", self.reference_form())
         return self.ask_assistant(job, f"peak {self.options.gemm_side} {self.options.gemm_seconds}")
 
     def take_turns(self):

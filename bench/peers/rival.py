@@ -2,7 +2,8 @@
 is a job:
     {"name": ..., "rival": "eager" | "compile" | "checkpoint" | "reversible" | "hugging_face",
      "attention": "sdpa" | "matmul", "model": ..., "precision": "fp32" | "bf16", "threads": N,
-     "weights": FILE, "batch": FILE, "meter": LIBRARY or null, "memory_budget": 0 to 1, of compile}
+     "weights": FILE, "batch": FILE, "meter": LIBRARY or null, "memory_budget": 0 to 1, of compile,
+     "micro_batch": samples at a time, all when not given}
 Commands for the last job, or for that of another name after "use NAME":
     gradients FILE, warm N, steps N, memory: as in worker.cpp
     peak SIDE SECONDS   what matrix products reach, square ones and those of the step
@@ -33,8 +34,8 @@ class Meter:
 
     def __init__(self, path):
         self.library = ctypes.CDLL(path)
-        for name in ("live", "peak"):
-            getattr(self.library, f"peers_meter_activation_{name}").restype = ctypes.c_int64
+        for name in ("activation_live", "activation_peak", "total_live", "total_peak"):
+            getattr(self.library, f"peers_meter_{name}").restype = ctypes.c_int64
         self.library.peers_meter_gradient.argtypes = [ctypes.c_void_p]
         self.library.peers_meter_install()
 
@@ -44,11 +45,17 @@ class Meter:
         for parameter in network.parameters():
             parameter.register_post_accumulate_grad_hook(tell)
 
-    def activation_peak(self, step):
-        before = self.library.peers_meter_activation_live()
+    def peaks(self, step):
+        """Of activations, and of all that a step makes."""
+        activations, total = self.library.peers_meter_activation_live(), self.library.peers_meter_total_live()
         self.library.peers_meter_reset_peaks()
         step()
-        return self.library.peers_meter_activation_peak() - before
+        return (self.library.peers_meter_activation_peak() - activations,
+                self.library.peers_meter_total_peak() - total)
+
+
+def bytes_of(tensors):
+    return sum(t.numel() * t.element_size() for t in tensors)
 
 
 def process_bytes(name):
@@ -96,7 +103,8 @@ class Contestant:
         else:
             strategy = rival if rival in ("checkpoint", "reversible") else "stored"
             self.network = networks.make(job["model"], state, batch, job["attention"], strategy)
-        self.inputs, self.targets = self.network.prepare(batch)
+        self.parts = self.split(batch, job.get("micro_batch", len(batch["input"])))
+        self.batch_bytes = bytes_of(batch.values())
         self.loss = self.network.loss
         if rival == "compile":
             self.loss = compiled(self.loss, job.get("memory_budget", functorch.activation_memory_budget))
@@ -104,11 +112,23 @@ class Contestant:
         if self.meter:
             self.meter.watch_gradients(self.network)
 
+    def split(self, batch, samples):
+        """Inputs, targets and share of the rows of each part."""
+        parts = [self.network.prepare({name: value[first:first + samples] for name, value in batch.items()})
+                 for first in range(0, len(batch["input"]), samples)]
+        rows = sum(len(targets) for _, targets in parts)
+        return [(inputs, targets, len(targets) / rows) for inputs, targets in parts]
+
     def backward(self):
-        with torch.autocast("cpu", torch.bfloat16, enabled=self.precision == "bf16"):
-            loss = self.loss(self.inputs, self.targets)
-        loss.backward()
-        return loss.item()
+        total = 0.0
+        for inputs, targets, share in self.parts:
+            with torch.autocast("cpu", torch.bfloat16, enabled=self.precision == "bf16"):
+                loss = self.loss(inputs, targets)
+            if len(self.parts) > 1:
+                loss = loss * share
+            loss.backward()
+            total += loss.item()
+        return total
 
     def step(self):
         self.backward()
@@ -147,7 +167,9 @@ class Contestant:
         give_back()
         reset = reset_process_peak()
         if self.meter:
-            return {"activation_peak_bytes": self.meter.activation_peak(self.step)}
+            activations, made = self.meter.peaks(self.step)
+            return {"activation_peak_bytes": activations,
+                    "total_peak_bytes": made + self.batch_bytes + bytes_of(self.network.parameters())}
         self.step()
         peak = process_bytes("VmHWM")
         give_back()

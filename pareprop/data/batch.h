@@ -2,6 +2,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+
 namespace pareprop::data {
 
 // What a network is given at a time.
@@ -17,5 +19,13 @@ struct Batch {
   // the CPU). Undefined: the network looks for them, which on an accelerator waits for it.
   at::Tensor scored = {};
 };
+
+// `count` of its samples from `first` on, in the memory of the batch. REQUIRES: it has no `scored`.
+inline Batch samples_of(const Batch& batch, std::int64_t first, std::int64_t count) {
+  const auto rows = [&](const at::Tensor& t) {
+    return t.defined() ? t.narrow(0, first, count) : t;
+  };
+  return {.input = rows(batch.input), .target = rows(batch.target), .mask = rows(batch.mask)};
+}
 
 }  // namespace pareprop::data

@@ -92,12 +92,22 @@ class C10dGroup : public ProcessGroup {
     });
   }
 
-  void broadcast(const at::Tensor& tensor, int from) override {
+  std::unique_ptr<Pending> reduce(const at::Tensor& tensor, int to) override {
+    c10d::ReduceOptions options;
+    options.rootRank = to;
+    return begin_with("reduce", tensor, [&](const Backend& backend, auto& tensors) {
+      // Gloo's reduce adds up in another order than its all-reduce, and takes longer: 272 ms
+      // against 88 for 16 MiB in three processes of one machine.
+      return backend == gloo_ ? backend->allreduce(tensors) : backend->reduce(tensors, options);
+    });
+  }
+
+  std::unique_ptr<Pending> broadcast(const at::Tensor& tensor, int from) override {
     c10d::BroadcastOptions options;
     options.rootRank = from;
-    begin_with("broadcast", tensor, [&](const Backend& backend, auto& tensors) {
+    return begin_with("broadcast", tensor, [&](const Backend& backend, auto& tensors) {
       return backend->broadcast(tensors, options);
-    })->wait();
+    });
   }
 
   void barrier() override {

@@ -23,7 +23,12 @@ class OneProcess : public ProcessGroup {
   std::unique_ptr<Pending> all_reduce(const at::Tensor& /*tensor*/) override {
     return std::make_unique<Done>();
   }
-  void broadcast(const at::Tensor& /*tensor*/, int /*from*/) override {}
+  std::unique_ptr<Pending> reduce(const at::Tensor& /*tensor*/, int /*to*/) override {
+    return std::make_unique<Done>();
+  }
+  std::unique_ptr<Pending> broadcast(const at::Tensor& /*tensor*/, int /*from*/) override {
+    return std::make_unique<Done>();
+  }
   void barrier() override {}
 };
 
@@ -34,9 +39,11 @@ void ProcessGroup::all_reduce_mean(const at::Tensor& tensor) {
   if (world() > 1) tensor.div_(world());
 }
 
+std::unique_ptr<ProcessGroup> one_process() { return std::make_unique<OneProcess>(); }
+
 std::unique_ptr<ProcessGroup> make_process_group(const LaunchVariables& variables,
                                                  const GroupOptions& options) {
-  if (variables.world == 1) return std::make_unique<OneProcess>();
+  if (variables.world == 1) return one_process();
   return make_c10d_group(variables, options);
 }
 

@@ -39,7 +39,11 @@ class ProcessGroup {
   // alone until wait() returned. Here and below, one that is not contiguous is a
   // std::invalid_argument.
   virtual std::unique_ptr<Pending> all_reduce(const at::Tensor& tensor) = 0;
-  virtual void broadcast(const at::Tensor& tensor, int from = 0) = 0;
+  // The sum in process `to`, in place; what the tensors of the others hold then is undefined. By
+  // Gloo it has the bits of all_reduce(), for a tensor as large.
+  virtual std::unique_ptr<Pending> reduce(const at::Tensor& tensor, int to) = 0;
+  // Gives all the tensor of process `from`.
+  virtual std::unique_ptr<Pending> broadcast(const at::Tensor& tensor, int from = 0) = 0;
   // Returns when all have called it.
   virtual void barrier() = 0;
 
@@ -53,6 +57,9 @@ struct GroupOptions {
   std::chrono::milliseconds timeout = std::chrono::minutes(10);
   at::Device device = at::kCPU;
 };
+
+// This process alone.
+std::unique_ptr<ProcessGroup> one_process();
 
 // The group that the variables describe. Tensors of the CPU travel by Gloo, those of CUDA by NCCL,
 // where libtorch has it, and those of other accelerators by Gloo through the host's memory.

@@ -24,7 +24,7 @@ namespace {
 using StorePointer = c10::intrusive_ptr<c10d::Store>;
 
 // To accept, and to answer the first question.
-constexpr std::chrono::milliseconds kAnswerMargin{2000};
+constexpr std::chrono::milliseconds kAnswerMargin{5000};
 
 constexpr std::size_t kLongestSaid = 300;
 

@@ -50,15 +50,22 @@ namespace {
 // little, and the first of them has the largest activations: it has one lane, in the others
 // recovery is one branch ahead.
 void be_lean_outside_the_deepest(StepPlan& plan) {
-  const auto deepest = std::max_element(
-      plan.stacks.begin(), plan.stacks.end(),
+  const auto deepest = std::max_element(  // of several the last, with the smallest activations
+      plan.stacks.rbegin(), plan.stacks.rend(),
       [](const StackPlan& a, const StackPlan& b) { return a.policies.size() < b.policies.size(); });
-  for (auto stack = plan.stacks.begin(); stack != plan.stacks.end(); ++stack) {
+  for (auto stack = plan.stacks.rbegin(); stack != plan.stacks.rend(); ++stack) {
     if (stack == deepest) continue;
-    stack->overlap = stack != plan.stacks.begin();
+    stack->overlap = stack != plan.stacks.rend() - 1;
     stack->lookahead = 1;
     stack->deferred = 1;
   }
+}
+
+// The inputs of so few blocks, as checkpoints, take less than the tapes of recovery that is far
+// ahead.
+void be_lean_if_shallow(StackPlan& stack) {
+  constexpr std::size_t kFewBlocks = 6;
+  if (stack.policies.size() <= kFewBlocks) stack.lookahead = 1;
 }
 
 void only_the_last_keeps_a_tail(StepPlan& plan) {
@@ -71,7 +78,10 @@ StepPlan plan_of(Mode mode, const std::vector<int>& depths) {
   // What lies between the stages of Swin and MViT would be most of what a reversible step keeps.
   StepPlan plan{.recompute_between = mode != Mode::stored};
   for (const int depth : depths) plan.stacks.push_back(plan_of(mode, depth));
-  if (mode == Mode::pareprop) be_lean_outside_the_deepest(plan);
+  if (mode == Mode::pareprop) {
+    be_lean_outside_the_deepest(plan);
+    if (plan.stacks.size() == 1) be_lean_if_shallow(plan.stacks.front());
+  }
   only_the_last_keeps_a_tail(plan);
   return plan;
 }

@@ -16,6 +16,17 @@
 namespace pareprop {
 namespace {
 
+// Work of one lane's task that others may help with. Lives on that lane's stack. Guarded by the
+// executor's mutex.
+struct Offer {
+  explicit Offer(const std::function<void()>& work_) : work(work_) {}
+
+  const std::function<void()>& work;
+  int helpers = 0;  // lanes that are at it
+  std::exception_ptr error;
+  std::condition_variable left;  // a helper has gone
+};
+
 // One run of a graph. Lives on the caller's stack: run() returns only when no lane uses it.
 struct Run {
   Run(const TaskGraph& graph_, const TaskBody& body_, Observer* observer_,
@@ -26,6 +37,7 @@ struct Run {
         around(around_),
         scope(scope_),
         ended(static_cast<std::size_t>(graph_.size()), false),
+        left(graph_.size()),
         waiting(graph_) {}
 
   bool ready(int id) const {
@@ -41,9 +53,11 @@ struct Run {
   const RunScope& scope;
 
   std::vector<bool> ended;
+  int left;  // tasks that have not ended
   WaitingTasks waiting;
-  std::exception_ptr error;  // the first one
-  int working = 0;           // lanes other than the caller's that are still at it
+  std::vector<Offer*> offers;  // that are not used up
+  std::exception_ptr error;    // the first one
+  int working = 0;             // lanes other than the caller's that are still at it
 };
 
 }  // namespace
@@ -129,7 +143,13 @@ struct CpuLanes::State {
   // Errors go straight into the run, past whatever `around` does with exceptions.
   void run_tasks(Run& run, int lane) {
     try {
-      for (int id; (id = next_task(run, lane)) != WaitingTasks::kNone;) run_task(run, lane, id);
+      for (Next next; (next = wait_for_next(run, lane)).any();) {
+        if (next.offer != nullptr) {
+          help(run, *next.offer);
+        } else {
+          run_task(run, lane, next.task);
+        }
+      }
     } catch (...) {
       fail(run, std::current_exception());
     }
@@ -141,27 +161,84 @@ struct CpuLanes::State {
     if (run.observer != nullptr) run.observer->on_end(id, lane);
     const std::lock_guard lock(mutex);
     run.ended[static_cast<std::size_t>(id)] = true;
-    // Few lanes, and a task takes milliseconds: whom it concerns finds out by itself.
-    for (Lane& other : lanes) other.wake.notify_one();
+    --run.left;
+    wake_all();
   }
 
-  // Waits for a task that the lane can begin. WaitingTasks::kNone when none is left for it, or the
-  // run has failed.
-  int next_task(Run& run, int lane) {
+  // Few lanes, and a task takes milliseconds: whom it concerns finds out by itself.
+  void wake_all() {
+    for (Lane& lane : lanes) lane.wake.notify_one();
+  }
+
+  struct Next {
+    int task = WaitingTasks::kNone;
+    Offer* offer = nullptr;
+    bool any() const { return task != WaitingTasks::kNone || offer != nullptr; }
+  };
+
+  // Waits for a task that the lane can begin, or another lane's that it can help with. Nothing once
+  // all have ended, or the run has failed.
+  Next wait_for_next(Run& run, int lane) {
     std::unique_lock lock(mutex);
-    int taken = WaitingTasks::kNone;
+    Next next;
     at(lane).wake.wait(lock, [&] {
-      if (run.error != nullptr || run.waiting.empty(lane)) return true;
-      taken = run.waiting.take(lane, [&run](int id) { return run.ready(id); });
-      return taken != WaitingTasks::kNone;
+      if (run.error != nullptr || run.left == 0) return true;
+      next.task = run.waiting.take(lane, [&run](int id) { return run.ready(id); });
+      if (next.task == WaitingTasks::kNone && !run.offers.empty()) {
+        next.offer = run.offers.front();
+        ++next.offer->helpers;
+      }
+      return next.any();
     });
-    return taken;
+    return next;
+  }
+
+  // One call that has returned leaves nothing to others.
+  void use_up(Run& run, Offer& offer) { std::erase(run.offers, &offer); }
+
+  void help(Run& run, Offer& offer) {
+    std::exception_ptr error;
+    try {
+      offer.work();
+    } catch (...) {
+      error = std::current_exception();
+    }
+    const std::lock_guard lock(mutex);
+    if (error != nullptr && offer.error == nullptr) offer.error = std::move(error);
+    use_up(run, offer);
+    --offer.helpers;
+    offer.left.notify_one();
+  }
+
+  void share(const std::function<void()>& work) {
+    std::unique_lock lock(mutex);
+    Run* const run = current;
+    if (run == nullptr || lanes.size() == 1) {
+      lock.unlock();
+      return work();
+    }
+    Offer offer(work);
+    run->offers.push_back(&offer);
+    wake_all();
+    lock.unlock();
+    std::exception_ptr error;
+    try {
+      work();
+    } catch (...) {
+      error = std::current_exception();
+    }
+    lock.lock();
+    use_up(*run, offer);
+    offer.left.wait(lock, [&] { return offer.helpers == 0; });
+    if (error == nullptr) error = offer.error;
+    lock.unlock();
+    if (error != nullptr) std::rethrow_exception(error);
   }
 
   void fail(Run& run, std::exception_ptr error) {
     const std::lock_guard lock(mutex);
     if (run.error == nullptr) run.error = std::move(error);
-    for (Lane& lane : lanes) lane.wake.notify_one();
+    wake_all();
   }
 
   // Lanes without a task sleep on.
@@ -169,6 +246,7 @@ struct CpuLanes::State {
     const bool caller_has_tasks = !run.waiting.empty(0);
     {
       const std::lock_guard lock(mutex);
+      current = &run;
       for (int lane = 1; lane < run.graph.lanes(); ++lane) {
         if (run.waiting.empty(lane)) continue;
         at(lane).run = &run;
@@ -179,11 +257,13 @@ struct CpuLanes::State {
     if (caller_has_tasks) run_lane(run, 0);
     std::unique_lock lock(mutex);
     at(0).wake.wait(lock, [&] { return run.working == 0; });
+    current = nullptr;
   }
 
   std::mutex turn;   // held by the caller whose run it is
   std::mutex mutex;  // guards everything below, and what changes in a run
   bool stop = false;
+  Run* current = nullptr;
   std::vector<Lane> lanes;  // lane 0 has no thread: it is whoever calls
 };
 
@@ -197,6 +277,8 @@ CpuLanes::CpuLanes(int lanes) {
 }
 
 CpuLanes::~CpuLanes() = default;
+
+void CpuLanes::share(const std::function<void()>& work) { state_->share(work); }
 
 int CpuLanes::lanes() const { return static_cast<int>(state_->lanes.size()); }
 

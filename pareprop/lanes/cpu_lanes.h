@@ -28,6 +28,11 @@ class CpuLanes final : public Executor {
   void run(const TaskGraph& graph, const TaskBody& body, Observer* observer,
            const AroundLane& around);
 
+  // For a body: calls `work`, and so does every lane that has no task meanwhile, until one call has
+  // returned; so `work` takes what is left of something, bit by bit. Returns when all calls have
+  // returned, and throws what one of them threw. Outside of a run it is one call.
+  void share(const std::function<void()>& work);
+
  private:
   struct State;
   std::unique_ptr<State> state_;

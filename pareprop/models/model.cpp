@@ -95,7 +95,7 @@ void Model::set_options(const StackOptions& options) {
 at::Tensor Model::run_between(const Branch& module, const at::Tensor& x, std::uint64_t stage,
                               std::uint64_t part, const Pass& pass,
                               const ForwardOptions& options) const {
-  const auto key = random_key({pass.seed(), pass.step(), stage, part, 0});
+  const RandomKey key = pass.random_key({stage, part, 0});
   const bool recompute = recompute_between() && !options.reference;
   return run_plain(module, x, {}, key, recompute, precision()).to(x.scalar_type());
 }

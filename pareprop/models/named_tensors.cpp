@@ -2,9 +2,11 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include <map>
 #include <set>
 #include <sstream>
 #include <stdexcept>
+#include <vector>
 
 #include "pareprop/io/misfits.h"
 #include "pareprop/text/escape.h"
@@ -33,16 +35,27 @@ io::NamedTensors trained_parameters(const torch::nn::Module& module) {
 
 void copy_named(const io::SafetensorsFile& from, const io::NamedTensors& into,
                 const std::string& what) {
-  from.verify_seal();
-  std::set<std::string> given;
-  for (const std::string& name : from.names()) given.insert(name);
+  copy_named(c10::ArrayRef<io::SafetensorsFile>(from), into, what,
+             [](const std::string&) { return true; });
+}
+
+void copy_named(c10::ArrayRef<io::SafetensorsFile> from, const io::NamedTensors& into,
+                const std::string& what, const std::function<bool(const std::string&)>& concerns) {
+  std::map<std::string, const io::SafetensorsFile*> given;
+  for (const io::SafetensorsFile& file : from) {
+    file.verify_seal();
+    for (const std::string& name : file.names()) given[name] = &file;
+  }
   io::Misfits misfits;
+  std::vector<const io::SafetensorsFile*> sources;  // one a tensor
   for (const auto& [name, tensor] : into) {
-    if (given.erase(name) == 0) {
+    const auto found = given.extract(name);
+    if (found.empty()) {
       misfits.add(io::Misfits::Kind::missing, name + " is missing");
       continue;
     }
-    const io::SafetensorsEntry& entry = from.entry(name);
+    sources.push_back(found.mapped());
+    const io::SafetensorsEntry& entry = sources.back()->entry(name);
     const at::ScalarType type = io::torch_type(entry.dtype);
     if (tensor.sizes() != entry.shape || tensor.scalar_type() != type) {
       misfits.add(io::Misfits::Kind::different, name + " is " + kind(type, entry.shape) +
@@ -50,7 +63,8 @@ void copy_named(const io::SafetensorsFile& from, const io::NamedTensors& into,
                                                     kind(tensor.scalar_type(), tensor.sizes()));
     }
   }
-  for (const std::string& name : given) {
+  for (const auto& [name, file] : given) {
+    if (!concerns(name)) continue;
     misfits.add(io::Misfits::Kind::not_expected, text::printable(name) + " is not expected");
   }
   if (!misfits.empty()) {
@@ -58,7 +72,9 @@ void copy_named(const io::SafetensorsFile& from, const io::NamedTensors& into,
                                 misfits.text());
   }
   at::NoGradGuard no_grad;
-  for (const auto& [name, tensor] : into) from.read_into(name, tensor);
+  for (std::size_t i = 0; i < into.size(); ++i) {
+    sources[i]->read_into(into[i].first, into[i].second);
+  }
 }
 
 }  // namespace pareprop::models

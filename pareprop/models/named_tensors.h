@@ -1,7 +1,9 @@
 #pragma once
 
+#include <c10/util/ArrayRef.h>
 #include <torch/nn/module.h>
 
+#include <functional>
 #include <string>
 
 #include "pareprop/io/safetensors.h"
@@ -19,5 +21,9 @@ io::NamedTensors trained_parameters(const torch::nn::Module& module);
 // std::runtime_error when the file is damaged or cannot be read.
 void copy_named(const io::SafetensorsFile& from, const io::NamedTensors& into,
                 const std::string& what);
+// The same from several files together. They may hold more: only names that `concerns` is true for
+// have to be expected.
+void copy_named(c10::ArrayRef<io::SafetensorsFile> from, const io::NamedTensors& into,
+                const std::string& what, const std::function<bool(const std::string&)>& concerns);
 
 }  // namespace pareprop::models

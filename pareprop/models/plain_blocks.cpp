@@ -19,7 +19,7 @@ at::Tensor PlainBlock::forward(const at::Tensor& x, const BranchCall& call) {
 }
 
 at::Tensor run_plain(const Branch& module, const at::Tensor& x,
-                     const std::vector<at::Tensor>& extras, std::uint64_t key, bool recompute,
+                     const std::vector<at::Tensor>& extras, RandomKey key, bool recompute,
                      Precision precision) {
   if (recompute) {
     return checkpoint(module, x, {.extras = extras, .random_key = key, .precision = precision});
@@ -59,7 +59,7 @@ PlainBlocks::PlainBlocks(torch::nn::Module& owner, const std::string& name,
 at::Tensor PlainBlocks::forward(at::Tensor x, const std::vector<at::Tensor>& extras,
                                 const Pass& pass) const {
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
-    const std::uint64_t key = random_key({pass.seed(), pass.step(), first_ + i});
+    const RandomKey key = pass.random_key({first_ + i});
     x = run_plain(blocks_[i], x, extras, key, plan_.policies[i] == Policy::checkpoint, precision_);
   }
   return x;

@@ -29,7 +29,7 @@ class PlainBlock : public torch::nn::Module {
 // Runs a module outside of any stack: with `recompute` only x is kept for the backward pass, else
 // all that autograd keeps. Randomness is drawn from `key`.
 at::Tensor run_plain(const Branch& module, const at::Tensor& x,
-                     const std::vector<at::Tensor>& extras, std::uint64_t key, bool recompute,
+                     const std::vector<at::Tensor>& extras, RandomKey key, bool recompute,
                      Precision precision);
 
 // Throws std::invalid_argument when a policy is neither store nor checkpoint: ordinary blocks have

@@ -120,7 +120,7 @@ RobertaEmbedding::Embedded RobertaEmbedding::forward(const Batch& batch, const P
   at::Tensor x = words.rows.add(rows_of(position_, positions, kPadding).rows).add(type_);
   x = norm_->forward(x);
   if (!is_training()) return {x, words.table};
-  RandomStream random(random_key({pass.seed(), pass.step(), ~std::uint64_t{0}}));
+  RandomStream random(pass.random_key({~std::uint64_t{0}}));
   RandomScope scope(random);
   return {dropout(x, config_.drop.dropout), words.table};
 }

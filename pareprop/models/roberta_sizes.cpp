@@ -1,5 +1,6 @@
 // The sizes of RoBERTa by name.
 
+#include <algorithm>
 #include <stdexcept>
 
 #include "pareprop/models/registry.h"
@@ -20,6 +21,7 @@ RobertaConfig with(RobertaConfig config, const Overrides& change) {
   }
   config.depth = changed_depths("roberta", {config.depth}, change).front();
   config.length = change.length.value_or(config.length);
+  config.positions = std::max(config.positions, config.length + 2);
   config.vocabulary = change.vocabulary.value_or(config.vocabulary);
   config.drop = changed_drop(config.drop, change);
   return config;

@@ -18,9 +18,9 @@
 #include "pareprop/ops/device_path.h"
 #include "pareprop/ops/kernels/attention_kernel.h"
 #include "pareprop/ops/kernels/gemm.h"
+#include "pareprop/ops/kernels/long_attention.h"
 #include "pareprop/ops/mac_counter.h"
 #include "pareprop/ops/precision.h"
-#include "pareprop/ops/product.h"
 #include "pareprop/ops/tape_scopes.h"
 
 namespace pareprop {
@@ -85,36 +85,66 @@ AttentionProblem<T, S> problem(const variable_list& in, const std::optional<Mask
   return a;
 }
 
-Tensor run_kernels(const variable_list& in, const std::optional<MaskDraw>& dropout, Tensor* kept) {
+bool is_long(const variable_list& in) {
+  return !keeps_probabilities(in[kK].size(2), in[kQ].size(3));
+}
+
+at::TensorOptions score_options(const Tensor& values) {
+  return values.options().dtype(values.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
+}
+
+// Of a long problem the logarithms of the sums of each query's exponentials and the output are
+// kept, else the probabilities, unless they are to be computed again.
+AttentionMade run_kernels(const variable_list& in, const std::optional<MaskDraw>& dropout,
+                          bool for_backward) {
   const Tensor& q = in[kQ];
-  Tensor output = at::empty({q.size(0), q.size(2), q.size(1) * q.size(3)}, q.options());
+  AttentionMade made;
+  made.output = at::empty({q.size(0), q.size(2), q.size(1) * q.size(3)}, q.options());
+  Tensor kept;
   with_types(q, [&]<typename T, typename S>() {
-    if (kept != nullptr) {
+    const bool by_tiles = is_long(in);
+    if (for_backward && by_tiles) {
+      kept = at::empty({q.size(0), q.size(1), q.size(2)}, score_options(q));
+    } else if (for_backward && !tape_is_lean()) {
       const std::int64_t stride = probability_stride<T, S>(in[kK].size(2));
-      *kept = at::empty({q.size(0), q.size(1), q.size(2), stride}, q.options());
+      kept = at::empty({q.size(0), q.size(1), q.size(2), stride}, q.options());
     }
     if (q.is_meta()) return;
-    attention_forward(problem<T, S>(in, dropout),
-                      mutable_rows_of<S>(split_heads(output, q.size(1))),
-                      kept != nullptr ? kept->mutable_data_ptr<S>() : nullptr);
+    const HeadRows<S> output = mutable_rows_of<S>(split_heads(made.output, q.size(1)));
+    if (by_tiles) {
+      long_attention_forward(problem<T, S>(in, dropout), output,
+                             kept.defined() ? kept.mutable_data_ptr<T>() : nullptr);
+    } else {
+      attention_forward(problem<T, S>(in, dropout), output,
+                        kept.defined() ? kept.mutable_data_ptr<S>() : nullptr);
+    }
   });
   if (q.is_meta()) {
     add_meta_macs(2.0 * scores_macs(in[kQ], in[kK]));
   }
-  return output;
+  if (for_backward) made.kept = {kept, is_long(in) ? made.output : Tensor()};
+  return made;
 }
 
 // Gradients of q, k and v, which are written to the given tensors, and of the terms.
 variable_list run_kernels_backward(const variable_list& in, const std::optional<MaskDraw>& dropout,
-                                   const Tensor& kept, const Tensor& doutput,
+                                   const variable_list& kept, const Tensor& doutput,
                                    variable_list gradients, bool bias_wanted) {
+  const std::int64_t heads = in[kQ].size(1), keys = in[kK].size(2);
+  const bool by_tiles = is_long(in);
   if (bias_wanted) gradients[kBias] = at::zeros_like(in[kBias]);
   if (in[kRows].defined()) {
     gradients[kRows] = at::zeros_like(in[kRows]);
     gradients[kColumns] = at::zeros_like(in[kColumns]);
   }
+  const Tensor dense = doutput.contiguous();
+  Tensor sums;
+  if (by_tiles) {
+    sums = at::empty({std::min(in[kQ].size(0) * heads, kHeadsAtOnce), 2, keys, in[kQ].size(3)},
+                     score_options(in[kQ]));
+  }
   if (in[kQ].is_meta()) {
-    if (!kept.defined()) add_meta_macs(scores_macs(in[kQ], in[kK]));
+    if (by_tiles || !kept[0].defined()) add_meta_macs(scores_macs(in[kQ], in[kK]));
     return gradients;
   }
   auto pointer = [&]<typename T>(AttentionInput which, T*) {
@@ -122,11 +152,19 @@ variable_list run_kernels_backward(const variable_list& in, const std::optional<
   };
   with_types(in[kQ], [&]<typename T, typename S>() {
     T* type = nullptr;
-    attention_backward<T, S>(problem<T, S>(in, dropout), data<S>(kept),
-                             rows_of<S>(split_heads(doutput.contiguous(), in[kQ].size(1))),
-                             {mutable_rows_of<S>(gradients[kQ]), mutable_rows_of<S>(gradients[kK]),
-                              mutable_rows_of<S>(gradients[kV]), pointer(kBias, type),
-                              pointer(kRows, type), pointer(kColumns, type)});
+    const AttentionGradients<T, S> made{mutable_rows_of<S>(gradients[kQ]),
+                                        mutable_rows_of<S>(gradients[kK]),
+                                        mutable_rows_of<S>(gradients[kV]),
+                                        pointer(kBias, type),
+                                        pointer(kRows, type),
+                                        pointer(kColumns, type)};
+    const auto by_heads = [&](const Tensor& t) { return rows_of<S>(split_heads(t, heads)); };
+    if (by_tiles) {
+      long_attention_backward<T, S>(problem<T, S>(in, dropout), by_heads(kept[1]), data<T>(kept[0]),
+                                    by_heads(dense), made, sums.mutable_data_ptr<T>());
+    } else {
+      attention_backward<T, S>(problem<T, S>(in, dropout), data<S>(kept[0]), by_heads(dense), made);
+    }
   });
   return gradients;
 }
@@ -156,13 +194,16 @@ void remember(AutogradContext* ctx, const std::optional<MaskDraw>& dropout) {
   ctx->saved_data["key"] = static_cast<std::int64_t>(dropout->key);
   ctx->saved_data["draw"] = static_cast<std::int64_t>(dropout->draw);
   ctx->saved_data["drop"] = dropout->drop;
+  ctx->saved_data["first"] = dropout->part.first;
+  ctx->saved_data["samples"] = dropout->part.samples;
 }
 
 std::optional<MaskDraw> remembered(AutogradContext* ctx) {
   if (!ctx->saved_data["dropout"].toBool()) return std::nullopt;
   return MaskDraw{static_cast<std::uint64_t>(ctx->saved_data["key"].toInt()),
                   static_cast<std::uint64_t>(ctx->saved_data["draw"].toInt()),
-                  ctx->saved_data["drop"].toDouble()};
+                  ctx->saved_data["drop"].toDouble(),
+                  {ctx->saved_data["first"].toInt(), ctx->saved_data["samples"].toInt()}};
 }
 
 // Inputs of either node: the sources (qkv; or q, k, v where `heads` is 0), then the terms.
@@ -190,12 +231,7 @@ AttentionMade run_forward(std::int64_t way, const variable_list& in,
   if (way != kOurKernels) {
     return device_attention(static_cast<FusedKernel>(way), in, dropout, for_backward);
   }
-  AttentionMade made;
-  const bool keep =
-      for_backward && !tape_is_lean() && keeps_probabilities(in[kK].size(2), in[kQ].size(3));
-  made.kept.resize(1);
-  made.output = run_kernels(in, dropout, keep ? &made.kept[0] : nullptr);
-  return made;
+  return run_kernels(in, dropout, for_backward);
 }
 
 // Gradients of q, k and v, (batch, heads, rows, head) each, into that of qkv: in one operator.
@@ -251,8 +287,8 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
       make_result();
       made = unpacked(result, heads);
       made.resize(kAttentionInputs);
-      made = run_kernels_backward(in, remembered(ctx), kept[0], grads[0], std::move(made),
-                                  bias_wanted);
+      made =
+          run_kernels_backward(in, remembered(ctx), kept, grads[0], std::move(made), bias_wanted);
     } else {
       made = device_attention_backward(static_cast<FusedKernel>(way), in, kept, remembered(ctx),
                                        grads[0], bias_wanted);
@@ -301,7 +337,12 @@ Tensor run(variable_list inputs, std::int64_t heads, const AttentionTerms& terms
   return AttentionFunction::apply(at::TensorList(given), present, heads, way, dropout);
 }
 
-// Of bf16 that the CPU has no products of: the kernels in float32 (Note [bf16 on CPUs without it]).
+bool is_bf16(const Tensor& values) {
+  return values.scalar_type() == at::kBFloat16 && compute_dtype(values) == at::kBFloat16;
+}
+
+// Of bf16 without products of pairs: the kernels in float32. A composition would have all scores in
+// memory, and bits that depend on the number of threads.
 Tensor run_wide(const variable_list& sources, std::int64_t heads, AttentionTerms terms) {
   variable_list wide;
   for (const Tensor& t : sources) wide.push_back(t.to(at::kFloat).contiguous());
@@ -326,10 +367,13 @@ Tensor composed_attention(const Tensor& q, const Tensor& k, const Tensor& v,
   Tensor scores = at::matmul(q.mul(scale), k.transpose(-1, -2));
   if (terms.bias.defined()) scores = scores.add(terms.bias);
   if (terms.mask.defined()) {
-    const std::int64_t groups = terms.mask.size(0);
-    scores = scores.unflatten(0, {scores.size(0) / groups, groups})
-                 .add(terms.mask.unsqueeze(1))
-                 .flatten(0, 1);
+    const std::int64_t groups = terms.mask.size(0), times = scores.size(0) / groups;
+    if (times * groups == scores.size(0)) {
+      scores = scores.unflatten(0, {times, groups}).add(terms.mask.unsqueeze(1)).flatten(0, 1);
+    } else {
+      const Tensor repeated = terms.mask.repeat({times + 1, 1, 1});
+      scores = scores.add(repeated.narrow(0, 0, scores.size(0)).unsqueeze(1));
+    }
   }
   if (terms.position_rows.defined()) scores = scores.add(position_scores(terms));
   const Tensor p = dropout(at::softmax(scores, -1), terms.dropout);
@@ -339,7 +383,7 @@ Tensor composed_attention(const Tensor& q, const Tensor& k, const Tensor& v,
 Tensor self_attention(const Tensor& qkv, std::int64_t heads, const AttentionTerms& terms) {
   if (!runs_kernels(qkv)) return run({qkv.to(compute_dtype(qkv)).contiguous()}, heads, terms);
   if (has_kernel(qkv, qkv.size(2) / 3 / heads)) return run({qkv.contiguous()}, heads, terms);
-  if (widens_bf16(qkv)) return run_wide({qkv}, heads, terms);
+  if (is_bf16(qkv)) return run_wide({qkv}, heads, terms);
   const variable_list parts = heads_of(qkv, heads);
   return composed_attention(parts[0], parts[1], parts[2], terms);
 }
@@ -351,7 +395,7 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Attent
   }
   if (has_kernel(q, q.size(3)))
     return run({q.contiguous(), k.contiguous(), v.contiguous()}, 0, terms);
-  if (widens_bf16(q)) return run_wide({q, k, v}, 0, terms);
+  if (is_bf16(q)) return run_wide({q, k, v}, 0, terms);
   return composed_attention(q, k, v, terms);
 }
 

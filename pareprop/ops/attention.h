@@ -20,9 +20,10 @@ struct AttentionTerms {
 // softmax(q k^T / sqrt(head) + terms) v over each head of each sample.
 //
 // One autograd node. On CPUs it works head by head in the cache: without a graph it keeps nothing.
-// With one it keeps the probabilities for its backward pass, or where there are too many of them
-// (keeps_probabilities), or on a lean tape, computes them again there. bf16 has its scores in
-// float32 (Note [Products of pairs]). On other devices it is one of torch's fused kernels
+// With one it keeps the probabilities for its backward pass, or on a lean tape computes them again
+// there. Where there are too many of them (keeps_probabilities) it works tile by tile of the scores
+// and keeps its output and one number for each query: memory is linear in the tokens. bf16 has its
+// scores in float32 (Note [Products of pairs]). On other devices it is one of torch's fused kernels
 // (ops/device_attention.h), which keeps no probabilities.
 
 // qkv (batch, tokens, 3 * heads * head), q, k and v one after the other -> (batch, tokens, heads *
@@ -40,7 +41,7 @@ at::Tensor composed_attention(const at::Tensor& q, const at::Tensor& k, const at
                               const AttentionTerms& terms = {});
 
 // Whether probabilities are kept for the backward pass: while they are at most some times as large
-// as the queries.
+// as the queries. Depends on nothing else, so the forward pass and every recomputation agree.
 bool keeps_probabilities(std::int64_t keys, std::int64_t head);
 
 }  // namespace pareprop

@@ -39,13 +39,13 @@ void multiply_into(at::Tensor out, const at::Tensor& words, std::int64_t factor)
 
 // Some 75 launches, each of which goes through all numbers.
 at::Tensor by_operators(std::uint32_t threshold, std::uint64_t key, std::uint64_t draw,
-                        std::int64_t count, c10::Device device) {
-  const std::int64_t counters = (count + 3) / 4;
+                        std::int64_t first, std::int64_t count, c10::Device device) {
+  const std::int64_t skipped = first % 4, counters = (skipped + count + 3) / 4;
   const auto options = at::TensorOptions(at::kLong).device(device);
   // Words 0 and 2 of all counters, which a round multiplies, and words 1 and 3, which it adds.
   at::Tensor even = at::empty({2, counters}, options), odd = at::empty({2, counters}, options);
-  at::Tensor first = even.select(0, 0);
-  at::arange_out(first, counters);
+  at::Tensor number = even.select(0, 0);
+  at::arange_out(number, first / 4, first / 4 + counters, 1);
   even.select(0, 1).fill_(static_cast<std::int64_t>(draw & kWord));
   odd.select(0, 0).zero_();
   odd.select(0, 1).fill_(static_cast<std::int64_t>(draw >> 32));
@@ -70,18 +70,19 @@ at::Tensor by_operators(std::uint32_t threshold, std::uint64_t key, std::uint64_
     at::ge_out(out, (word % 2 == 0 ? even : odd).select(0, word / 2),
                static_cast<std::int64_t>(threshold));
   }
-  return result.view({-1}).narrow(0, 0, count);
+  return result.view({-1}).narrow(0, skipped, count);
 }
 
 at::Tensor by_one_kernel(std::uint32_t threshold, std::uint64_t key, std::uint64_t draw,
-                         std::int64_t count, c10::Device device) {
-  const bool narrow = count <= std::numeric_limits<std::int32_t>::max();
+                         std::int64_t first, std::int64_t count, c10::Device device) {
+  const bool narrow = first + count <= std::numeric_limits<std::int32_t>::max();
   const auto options = at::TensorOptions(narrow ? at::kInt : at::kLong).device(device);
   const c10::SmallVector<at::Scalar> numbers{static_cast<std::int64_t>(key),
                                              static_cast<std::int64_t>(draw),
                                              static_cast<std::int64_t>(threshold)};
-  return at::cuda::CompileAndLaunchKernel(kPhiloxText, kPhiloxName, 1, {at::arange(count, options)},
-                                          numbers, false)[0]
+  return at::cuda::CompileAndLaunchKernel(kPhiloxText, kPhiloxName, 1,
+                                          {at::arange(first, first + count, options)}, numbers,
+                                          false)[0]
       .to(at::kBool);
 }
 
@@ -92,10 +93,10 @@ bool has_right_kernel(c10::Device device) {
   static const bool right = [&] {
     constexpr std::uint32_t kHalf = 0x80000000;
     constexpr std::uint64_t kKey = 0xfedcba9876543210, kDraw = 0x1122334455667788;
-    constexpr std::int64_t kCount = 10007;
+    constexpr std::int64_t kFirst = 4711, kCount = 10007;
     try {
-      return by_one_kernel(kHalf, kKey, kDraw, kCount, device)
-          .equal(by_operators(kHalf, kKey, kDraw, kCount, device));
+      return by_one_kernel(kHalf, kKey, kDraw, kFirst, kCount, device)
+          .equal(by_operators(kHalf, kKey, kDraw, kFirst, kCount, device));
     } catch (const std::exception&) {
       return false;
     }
@@ -106,9 +107,9 @@ bool has_right_kernel(c10::Device device) {
 }  // namespace
 
 at::Tensor philox_at_least(std::uint32_t threshold, std::uint64_t key, std::uint64_t draw,
-                           std::int64_t count, c10::Device device) {
-  if (has_right_kernel(device)) return by_one_kernel(threshold, key, draw, count, device);
-  return by_operators(threshold, key, draw, count, device);
+                           std::int64_t first, std::int64_t count, c10::Device device) {
+  if (has_right_kernel(device)) return by_one_kernel(threshold, key, draw, first, count, device);
+  return by_operators(threshold, key, draw, first, count, device);
 }
 
 }  // namespace pareprop

@@ -1,6 +1,5 @@
 #include "pareprop/ops/product.h"
 
-#include <ATen/Version.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/bmm.h>
@@ -52,8 +51,7 @@ at::Tensor wide(const at::Tensor& t) {
 
 bool cpu_lacks_bf16() {
 #if defined(__x86_64__)
-  static const bool lacks = !at::get_cpu_capability().starts_with("AVX512");
-  return lacks;
+  return !has_pair_products();
 #else
   return false;
 #endif

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "pareprop/ops/device_path.h"
 #include "pareprop/ops/device_philox.h"
@@ -17,8 +18,16 @@ namespace pareprop {
 namespace {
 
 thread_local RandomStream* current_stream = nullptr;
+thread_local bool no_draw = false;
 
 RandomStream& stream_for(const char* function) {
+  if (current_stream == nullptr && no_draw) {
+    throw std::logic_error(
+        std::string("[") + function +
+        "] called while gradients of a branch are computed: a part of the branch is checkpointed "
+        "by itself, and would draw another mask than in the forward pass. Leave that checkpoint "
+        "out: the stack recomputes the branch already");
+  }
   if (current_stream == nullptr) {
     throw std::logic_error(
         std::string("[") + function +
@@ -58,27 +67,32 @@ at::Tensor RandomStream::keep_mask(at::IntArrayRef sizes, double drop,
 }
 
 at::Tensor MaskDraw::mask(at::IntArrayRef sizes, const at::TensorOptions& options) const {
+  const std::int64_t count = c10::multiply_integers(sizes);
   if (!runs_kernels(options.device())) {
     const at::Tensor kept =
-        philox_at_least(threshold(), key, draw, c10::multiply_integers(sizes), options.device());
+        philox_at_least(threshold(), key, draw, part.begin(count), count, options.device());
     return kept.view(sizes).to(options.dtype().toScalarType()).mul_(scale());
   }
   at::Tensor mask = at::empty(sizes, options.requires_grad(false));
   if (mask.is_meta()) return mask;
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kBFloat16, at::kHalf, mask.scalar_type(), "keep_mask", [&] {
     scalar_t* out = mask.mutable_data_ptr<scalar_t>();
-    at::parallel_for(0, mask.numel(), 16384, [&](std::int64_t begin, std::int64_t end) {
-      fill(begin, end - begin, out + begin);
+    at::parallel_for(0, count, 16384, [&](std::int64_t from, std::int64_t to) {
+      fill(part.begin(count) + from, to - from, out + from);
     });
   });
   return mask;
 }
 
-std::uint64_t random_key(std::initializer_list<std::uint64_t> parts) {
-  std::uint64_t key = 0x9e3779b97f4a7c15ULL;
-  for (std::uint64_t part : parts) {
+std::uint64_t random_key(std::initializer_list<std::uint64_t> numbers) {
+  return random_key(0x9e3779b97f4a7c15ULL, numbers);
+}
+
+std::uint64_t random_key(std::uint64_t begun, std::initializer_list<std::uint64_t> numbers) {
+  std::uint64_t key = begun;
+  for (const std::uint64_t number : numbers) {
     // The finaliser of splitmix64, applied to the sum so far.
-    key += part + 0x9e3779b97f4a7c15ULL;
+    key += number + 0x9e3779b97f4a7c15ULL;
     key = (key ^ (key >> 30)) * 0xbf58476d1ce4e5b9ULL;
     key = (key ^ (key >> 27)) * 0x94d049bb133111ebULL;
     key ^= key >> 31;
@@ -90,6 +104,16 @@ RandomScope::RandomScope(RandomStream& stream) : previous_(current_stream) {
   current_stream = &stream;
 }
 RandomScope::~RandomScope() { current_stream = previous_; }
+
+NoDrawScope::NoDrawScope()
+    : previous_stream_(std::exchange(current_stream, nullptr)),
+      previous_(std::exchange(no_draw, true)) {}
+NoDrawScope::~NoDrawScope() {
+  current_stream = previous_stream_;
+  no_draw = previous_;
+}
+
+bool in_branch() { return current_stream != nullptr || no_draw; }
 
 MaskDraw draw_dropout(double drop) {
   check_probability("dropout", drop);

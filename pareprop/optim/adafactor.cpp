@@ -82,7 +82,8 @@ void Adafactor::update(c10::ArrayRef<std::size_t> which, double learning_rate,
     if (!parameter.grad().defined() || parameter.is_meta()) continue;
     State& state = states_[i];
     const auto number = static_cast<double>(state.count.begin_step());
-    const double decay = decays(name, parameter) ? options_.weight_decay : 0.0;
+    const double decay =
+        options_.decay_all || decays(name, parameter) ? options_.weight_decay : 0.0;
     const Step step{.rate = learning_rate,
                     .gradient_factor = gradient_factor,
                     .weight_factor = 1.0 - learning_rate * decay,

@@ -10,6 +10,7 @@ namespace pareprop::optim {
 
 struct AdafactorOptions {
   double weight_decay = 0.05;  // of weights that decays() names
+  bool decay_all = false;      // of all other weights too
   double clip = 1.0;  // largest root mean square of a parameter's step, as a part of the rate
   double decay_power = 0.8;  // beta2 of step t is 1 - t^-decay_power
   double eps = 1e-30;        // added to squares of gradients

@@ -86,7 +86,7 @@ void AdamW::update_by_torch(c10::ArrayRef<std::size_t> which, double learning_ra
     std::vector<at::Tensor> weights, gradients, averages, square_averages, steps;
     for (const std::size_t i : which) {
       const auto& [name, parameter] = parameters()[i];
-      if (decays(name, parameter) != decay) continue;
+      if ((options_.decay_all || decays(name, parameter)) != decay) continue;
       weights.push_back(parameter);
       gradients.push_back(parameter.grad().contiguous());
       averages.push_back(states_[i].average.values);
@@ -111,8 +111,8 @@ void AdamW::update_one(std::size_t i, double learning_rate, double gradient_fact
   const auto& [name, parameter] = parameters()[i];
   if (parameter.is_meta()) return;  // the kernels take no memory
   State& state = states_[i];
-  const AdamWStep step = numbers_of(options_, decays(name, parameter), state.count.begin_step(),
-                                    learning_rate, gradient_factor);
+  const AdamWStep step = numbers_of(options_, options_.decay_all || decays(name, parameter),
+                                    state.count.begin_step(), learning_rate, gradient_factor);
   const Rounding rounding = state.count.rounding();
   const at::Tensor weights = parameter.detach(), gradients = parameter.grad().contiguous();
   if (!runs_kernels(weights) || !weights.is_contiguous()) {

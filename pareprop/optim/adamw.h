@@ -15,6 +15,7 @@ struct AdamWOptions {
   double beta2 = 0.999;
   double eps = 1e-8;
   double weight_decay = 0.05;  // of weights that decays() names
+  bool decay_all = false;      // of all other weights too
   StateKind state = StateKind::fp32;
   std::uint64_t seed = 0;  // of what is rounded at random
 };

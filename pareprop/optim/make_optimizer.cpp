@@ -40,17 +40,21 @@ std::unique_ptr<Optimizer> make_optimizer(io::NamedTensors parameters, const Opt
                                                   .beta2 = o.beta2,
                                                   .eps = o.eps,
                                                   .weight_decay = o.weight_decay,
+                                                  .decay_all = o.decay_all,
                                                   .state = o.state,
                                                   .seed = o.seed});
     case OptimizerKind::sgd:
       return std::make_unique<Sgd>(std::move(parameters), SgdOptions{.momentum = o.momentum,
                                                                      .weight_decay = o.weight_decay,
+                                                                     .decay_all = o.decay_all,
                                                                      .state = o.state,
                                                                      .seed = o.seed});
     case OptimizerKind::adafactor:
       check_suits(o.kind, o.state);
       return std::make_unique<Adafactor>(
-          std::move(parameters), AdafactorOptions{.weight_decay = o.weight_decay, .seed = o.seed});
+          std::move(parameters),
+          AdafactorOptions{
+              .weight_decay = o.weight_decay, .decay_all = o.decay_all, .seed = o.seed});
   }
   throw std::invalid_argument("optimizer: expected a kind that there is");
 }

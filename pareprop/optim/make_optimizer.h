@@ -24,6 +24,7 @@ struct OptimizerOptions {
   double beta1 = 0.9, beta2 = 0.999, eps = 1e-8;  // of AdamW
   double momentum = 0.9;                          // of SGD
   double weight_decay = 0.05;
+  bool decay_all = false;  // weight decay for biases, norms and positions too
   std::uint64_t seed = 0;  // of what is rounded at random
 };
 

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <numeric>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -30,7 +31,12 @@ constexpr std::array kStateNames{
     StateName{"square.", "Adafactor"},
 };
 
-std::string whose_state(const std::vector<std::string>& names) {
+// "NAME" of "exp_avg.NAME".
+std::string parameter_of(const std::string& state_name) {
+  return state_name.substr(state_name.find('.') + 1);
+}
+
+std::string whose_state(const std::set<std::string>& names) {
   for (const StateName& known : kStateNames) {
     for (const std::string& name : names) {
       if (name.starts_with(known.begins)) return known.whose;
@@ -49,18 +55,29 @@ void Optimizer::step(double learning_rate, double gradient_factor) {
   update(all, learning_rate, gradient_factor);
 }
 
-void Optimizer::load_state(const io::SafetensorsFile& file) {
+void Optimizer::load_state(c10::ArrayRef<io::SafetensorsFile> files) {
   const io::NamedTensors own = state();
-  std::vector<std::string> names;
-  for (const auto& [name, tensor] : own) names.push_back(name);
-  const std::string there = whose_state(file.names()), here = whose_state(names);
-  if (there != here) {
-    throw std::invalid_argument(file.path().string() + " is the state of " + there +
+  std::set<std::string> own_parameters, there_names, there_of_own, here_names;
+  for (const auto& [name, parameter] : parameters_) own_parameters.insert(name);
+  for (const auto& [name, tensor] : own) here_names.insert(name);
+  for (const io::SafetensorsFile& file : files) {
+    for (const std::string& name : file.names()) {
+      there_names.insert(name);
+      if (own_parameters.contains(parameter_of(name))) there_of_own.insert(name);
+    }
+  }
+  const std::string there = whose_state(there_names), here = whose_state(here_names);
+  // Those of some parameters may all be small, and then of another kind than those of all.
+  const bool fits = there_of_own == here_names;
+  if (there != here && !fits) {
+    throw std::invalid_argument(files.front().path().string() + " is the state of " + there +
                                 ", expected that of " + here +
                                 ": train on with what it was trained with, or start another run "
                                 "from the weights");
   }
-  models::copy_named(file, own, "the optimizer's state");
+  models::copy_named(files, own, "the optimizer's state", [&](const std::string& name) {
+    return own_parameters.contains(parameter_of(name));
+  });
 }
 
 }  // namespace pareprop::optim

@@ -29,9 +29,10 @@ class Optimizer {
 
   // By name, such as "exp_avg.NAME": the state itself, not a copy.
   virtual io::NamedTensors state() const = 0;
-  // A file of what state() gave. Throws what models::copy_named() throws, and
-  // std::invalid_argument that names both for the state of another optimizer, or of another kind.
-  void load_state(const io::SafetensorsFile& state);
+  // Files that together hold what state() gave; they may hold the state of other parameters too.
+  // Throws what models::copy_named() throws, and std::invalid_argument that names both for the
+  // state of another optimizer, or of another kind.
+  void load_state(c10::ArrayRef<io::SafetensorsFile> files);
 
  protected:
   explicit Optimizer(io::NamedTensors parameters);

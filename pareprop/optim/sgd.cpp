@@ -36,7 +36,8 @@ void Sgd::update(c10::ArrayRef<std::size_t> which, double learning_rate, double 
   for (const std::size_t i : which) {
     const auto& [name, parameter] = parameters()[i];
     if (!parameter.grad().defined() || parameter.is_meta()) continue;
-    const double decay = decays(name, parameter) ? options_.weight_decay : 0.0;
+    const double decay =
+        options_.decay_all || decays(name, parameter) ? options_.weight_decay : 0.0;
     update_one(i, {.gradient_factor = gradient_factor,
                    .weight_decay = decay,
                    .momentum = options_.momentum,

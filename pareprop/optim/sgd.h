@@ -12,6 +12,7 @@ namespace pareprop::optim {
 struct SgdOptions {
   double momentum = 0.9;       // 0: none, and no state
   double weight_decay = 0.05;  // of weights that decays() names; added to the gradient
+  bool decay_all = false;      // of all other weights too
   StateKind state = StateKind::fp32;
   std::uint64_t seed = 0;  // of what is rounded at random
 };

@@ -10,6 +10,7 @@
 #include "pareprop/ops/device_path.h"
 #include "pareprop/ops/mac_counter.h"
 #include "pareprop/ops/meta_kernels.h"
+#include "pareprop/reversible/added_gradients.h"
 #include "pareprop/reversible/taken_gradients.h"
 
 namespace pareprop::plan {
@@ -112,11 +113,17 @@ DryStep::DryStep(const MakeNetwork& make, const StepShape& shape) : shape_(shape
   }
   network_->set_options({.precision = shape_.precision, .arithmetic = shape_.arithmetic});
   memory::TagScope tag(memory::Tag::optimizer);
-  if (shape_.optimizer_state) {
-    std::vector<at::Tensor> trained;
-    for (const at::Tensor& weight : network_->weights()) {
-      if (weight.requires_grad()) trained.push_back(weight.detach());
+  std::vector<at::Tensor> trained;
+  for (const at::Tensor& weight : network_->weights()) {
+    if (weight.requires_grad()) trained.push_back(weight);
+  }
+  if (shape_.kept_gradients) {
+    for (const at::Tensor& weight : shape_.kept_gradients(trained)) {
+      keeps_gradients_.insert(weight.unsafeGetTensorImpl());
     }
+  }
+  if (shape_.optimizer_state) {
+    for (at::Tensor& weight : trained) weight = weight.detach();
     optimizer_ = shape_.optimizer_state(trained);
   }
   own_ = minus_live(memory::usage(memory::Counted::meta), before);
@@ -127,13 +134,21 @@ memory::Usage DryStep::others() const {
 }
 
 // Returns the multiply-accumulates of the forward pass.
-Macs DryStep::backward(std::int64_t batch) {
+Macs DryStep::backward(std::int64_t batch, bool adds, bool divides) {
   const DevicePathScope path(on_streams());
   const memory::MetaPoolsScope pools(pools_);
   const MacCounter counter;
   std::shared_ptr<GradientTaker> taker;
-  if (shape_.updates_inside) {
-    taker = std::make_shared<TakenGradients>(*network_, [](const BlockGradients&) {});
+  std::vector<at::Tensor> kept;
+  if (shape_.updates_inside || divides) {
+    taker = std::make_shared<TakenGradients>(*network_, [&](const BlockGradients& block) {
+      for (std::size_t i = 0; divides && i < block.parameters.size(); ++i) {
+        if (!keeps_gradients_.contains(block.parameters[i].unsafeGetTensorImpl())) continue;
+        kept.push_back(block.gradients[i]);
+      }
+    });
+  } else if (adds) {
+    taker = std::make_shared<AddedGradients>(*network_);
   }
   network_->step(batch, std::make_shared<Pass>(0, 0, nullptr, std::move(taker),
                                                shape_.goes_back_twice ? 2 : 1));
@@ -146,9 +161,10 @@ Macs DryStep::metered_backward(MeteredLane& lane, std::int64_t batch, bool accum
     pools_->empty_cache();
     pools_->reset_peaks();
   }
-  if (accumulates) backward(batch);
+  if (accumulates) backward(batch, /*adds=*/false, /*divides=*/false);
   lane.begin();
-  return backward(batch);
+  const bool divides = shape_.kept_gradients && !accumulates && !shape_.updates_inside;
+  return backward(batch, accumulates, divides);
 }
 
 Prediction DryStep::run(const StepPlan& plan) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <unordered_set>
 #include <vector>
 
 #include "pareprop/memory/device_pools.h"
@@ -29,12 +30,18 @@ struct StepShape {
   Precision precision = Precision::fp32;
   Arithmetic arithmetic = Arithmetic::floating;
   MakeState optimizer_state = copies_of_weights(2);
-  bool accumulates = false;       // gradient accumulation: gradients already exist
-  bool updates_inside = false;    // the optimizer steps inside the backward pass
-  bool goes_back_twice = false;   // ... which runs a first time for the norm of all gradients
+  bool accumulates = false;      // gradient accumulation: gradients already exist
+  bool updates_inside = false;   // the optimizer steps inside the backward pass
+  bool goes_back_twice = false;  // ... which runs a first time for the norm of all gradients
+  // Of these weights, those whose gradients this process keeps, and the others not, unless it
+  // accumulates. Null: all.
+  std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>& weights)> kept_gradients =
+      nullptr;
   bool only_activations = false;  // totals leave out weights, gradients and optimizer
   std::int64_t other_bytes = 0;   // data, buffers of other processes
   std::int64_t sample_bytes = 0;  // the same for each sample: batches that wait
+  std::int64_t input_bytes = 0;   // of a sample of the batch itself, which waits while a part runs
+  std::int64_t parts_bytes = 0;   // more of other_bytes, where the batch is cut into parts
 
   std::int64_t others(std::int64_t samples) const { return other_bytes + samples * sample_bytes; }
 };
@@ -84,7 +91,8 @@ class DryStep {
   memory::Usage others() const;  // live bytes of all else in the process
   bool on_streams() const { return !shape_.device.is_cpu(); }
   LanesMeant overlapped() const;
-  Macs backward(std::int64_t batch);
+  // `adds`: to gradients that are there. `divides`: only kept_gradients() are kept.
+  Macs backward(std::int64_t batch, bool adds, bool divides);
   Macs metered_backward(MeteredLane& lane, std::int64_t batch, bool accumulates);
   Metered metered(Policy policy, LanesMeant lanes, bool recompute_between);
 
@@ -93,6 +101,7 @@ class DryStep {
   memory::Usage own_;                           // live bytes of the network and its optimizer
   std::shared_ptr<Network> network_;
   std::vector<at::Tensor> optimizer_;
+  std::unordered_set<const c10::TensorImpl*> keeps_gradients_;  // of which weights
 };
 
 }  // namespace pareprop::plan

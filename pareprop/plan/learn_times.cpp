@@ -1,5 +1,6 @@
 #include "pareprop/plan/learn_times.h"
 
+#include <algorithm>
 #include <exception>
 
 #include "pareprop/plan/step_times_file.h"
@@ -14,8 +15,8 @@ std::string key(const std::string& name, const Network& network, const StepShape
   for (const int depth : network.depths()) words += ", " + std::to_string(depth) + " blocks";
   std::int64_t parameters = 0;
   for (const at::Tensor& weight : network.weights()) parameters += weight.numel();
-  return words + ", " + std::to_string(parameters) + " parameters, batch " +
-         std::to_string(shape.batch) + ", " + std::string(pareprop::name(shape.precision)) + ", " +
+  return words + ", " + std::to_string(parameters) + " parameters, " +
+         std::string(pareprop::name(shape.precision)) + ", " +
          std::string(pareprop::name(shape.arithmetic));
 }
 
@@ -25,43 +26,74 @@ std::string network_name(const std::string& model, std::int64_t tokens) {
   return model + ", " + std::to_string(tokens) + " tokens";
 }
 
+namespace {
+
+void say(const LearnOptions& learn, const std::string& what) {
+  if (learn.on_message) learn.on_message(what);
+}
+
+// Of these sizes and of those that were measured before. One that is missing has all measured anew:
+// times of another day do not compare.
+SizeTimes learned(Network& network, const StepShape& shape, const std::vector<StepSize>& sizes,
+                  const LearnOptions& learn) {
+  std::optional<StepTimesFile> file;
+  SizeTimes known;
+  if (learn.folder) {
+    file.emplace(*learn.folder, key(learn.network, network, shape), device_of(network));
+    StepTimesFile::Found found = learn.again ? StepTimesFile::Found{} : file->read();
+    if (!found.why_not.empty()) say(learn, found.why_not + ": the times are measured again");
+    known = std::move(found.times);
+    const bool all = std::all_of(sizes.begin(), sizes.end(), [&](const StepSize& size) {
+      const auto own = known.find(size);
+      return own != known.end() && own->second.stacks.size() == network.stacks().size();
+    });
+    if (all) {
+      std::erase_if(known, [&](const auto& entry) {
+        return std::find(sizes.begin(), sizes.end(), entry.first) == sizes.end();
+      });
+      return known;
+    }
+  }
+  const NetworkRestored restored(network);
+  network.set_options({.precision = shape.precision, .arithmetic = shape.arithmetic});
+  const SizeTimes times = measure_step_times(network, sizes, learn.on_step);
+  if (file) {
+    for (const auto& [size, own] : times) known[size] = own;
+    try {
+      file->write(known);
+    } catch (const std::exception& error) {
+      say(learn, std::string("the measured times could not be saved: ") + error.what());
+    }
+  }
+  return times;
+}
+
+}  // namespace
+
 std::optional<StepTimes> learn_times(Planner& planner, Network& network,
                                      const LearnOptions& learn) {
   if (planner.plain()) return std::nullopt;
-  auto say = [&](const std::string& what) {
-    if (learn.on_message) learn.on_message(what);
-  };
-  auto fits = [&](Mode mode) {
+  const auto fits = [&](Mode mode) {
     return planner.predict(planner.all(mode)).total_peak <= learn.budget;
   };
-  const c10::Device device = device_of(network);
-  std::optional<StepTimesFile> file;
-  if (learn.folder) {
-    file.emplace(*learn.folder, key(learn.network, network, planner.shape()), device);
-    const auto [times, why_not] = learn.again ? StepTimesFile::Found{} : file->read();
-    if (times && times->stacks.size() == network.stacks().size()) {
-      planner.use(*times);
-      return times;
-    }
-    if (!why_not.empty()) say(why_not + ": the times are measured again");
-  }
+  const StepShape& shape = planner.shape();
   if (!fits(Mode::reprop)) {
-    planner.use(measure_macs_per_second(device));
+    planner.use(measure_macs_per_second(device_of(network)));
     return std::nullopt;
   }
-  const NetworkRestored restored(network);
-  network.set_options(
-      {.precision = planner.shape().precision, .arithmetic = planner.shape().arithmetic});
-  const StepTimes times =
-      measure_step_times(network, planner.shape().batch, fits(Mode::pareprop), learn.on_step);
+  const StepSize size{shape.batch, shape.accumulates, fits(Mode::pareprop)};
+  const StepTimes times = learned(network, shape, {size}, learn).at(size);
   planner.use(times);
-  if (file) {
-    try {
-      file->write(times);
-    } catch (const std::exception& error) {
-      say(std::string("the measured times could not be saved: ") + error.what());
-    }
-  }
+  return times;
+}
+
+SizeTimes learn_times(JointSearch& search, Network& network, const LearnOptions& learn) {
+  if (search.plain()) return {};
+  search.use(measure_macs_per_second(device_of(network)));
+  const std::vector<StepSize> sizes = search.sizes_to_measure(learn.budget);
+  if (sizes.empty()) return {};
+  SizeTimes times = learned(network, search.shape(), sizes, learn);
+  search.use(times);
   return times;
 }
 

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "pareprop/plan/joint_search.h"
 #include "pareprop/plan/planner.h"
 
 namespace pareprop::plan {
@@ -26,5 +27,7 @@ std::string network_name(const std::string& model, std::int64_t tokens);
 // before, or by a few steps, which are noted there. By multiply-accumulates where no reversible
 // step fits. Returns the times; none where nothing was measured.
 std::optional<StepTimes> learn_times(Planner& planner, Network& network, const LearnOptions& learn);
+// The same of all sizes that a search should know (JointSearch::sizes_to_measure).
+SizeTimes learn_times(JointSearch& search, Network& network, const LearnOptions& learn);
 
 }  // namespace pareprop::plan

@@ -56,10 +56,6 @@ std::string does_not_fit(const Plan& plan, const std::string& network, std::int6
         ", and not even one sample fits: use a smaller network (--model, --depth, --width) or more "
         "memory";
   }
-  if (plan.micro_batch > 0) {
-    line += "; --batch " + std::to_string(plan.micro_batch) + " --accumulate " +
-            std::to_string(plan.accumulate) + " computes the same step in micro-batches";
-  }
   return line + "; a step takes " + parts_text(plan.predicted);
 }
 

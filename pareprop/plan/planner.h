@@ -21,7 +21,7 @@ struct Plan {
   std::int64_t smallest_budget = 0;  // the smallest budget for this batch
   std::int64_t largest_batch = 0;    // the largest batch for this budget; 0: not one sample
   // If the batch does not fit: the largest micro-batch that does, and how many of them make the
-  // batch; 0: none fits.
+  // batch; 0: none fits. Of a JointPlan: the parts that it has; 0: it has the whole batch.
   std::int64_t micro_batch = 0;
   std::int64_t accumulate = 0;
   // If the batch fits only with recomputation: the largest micro-batch that fits with everything
@@ -36,6 +36,7 @@ class Planner {
   Planner(const MakeNetwork& make, const StepShape& shape);
 
   const StepShape& shape() const { return dry_.shape(); }
+  const Network& network() const { return dry_.network(); }
   bool plain() const { return dry_.network().stacks().empty(); }
   void use(const StepTimes& times);
   void use(MacsPerSecond rate);
@@ -46,6 +47,10 @@ class Planner {
 
   // The memory of a step with this plan.
   Prediction predict(const StepPlan& step) { return dry_.run(step); }
+  // The same with another batch, with or without gradient accumulation.
+  Prediction predict(const StepPlan& step, std::int64_t batch, bool accumulates) {
+    return dry_.run(step, batch, accumulates);
+  }
   // The time of such a step: by the profile, and with two lanes by the schedule. 0 for a plain
   // network.
   Seconds seconds(const StepPlan& step) const;

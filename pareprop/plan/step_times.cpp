@@ -3,6 +3,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
@@ -18,6 +19,7 @@
 #include "pareprop/device/moment.h"
 #include "pareprop/graph/timeline.h"
 #include "pareprop/plan/lane_time.h"
+#include "pareprop/reversible/added_gradients.h"
 #include "pareprop/reversible/network_memory.h"
 #include "pareprop/reversible/torch_lanes.h"
 
@@ -53,7 +55,23 @@ struct SeenStep {
   }
 };
 
-SeenStep timed_step(Network& network, std::int64_t samples) {
+// Gradients as those that earlier steps left.
+void make_gradients(Network& network) {
+  for (at::Tensor& weight : network.weights()) {
+    if (weight.requires_grad() && !weight.grad().defined()) {
+      weight.mutable_grad() = at::zeros_like(weight);
+    }
+  }
+}
+
+SeenStep timed_step(Network& network, const StepSize& size) {
+  std::shared_ptr<GradientTaker> adding;
+  if (size.adds) {
+    make_gradients(network);
+    adding = std::make_shared<AddedGradients>(network);
+  } else {
+    drop_gradients(network);
+  }
   SeenStep step;
   SeenStack below;  // what was recovered of it in advance
   std::vector<Watch> watches;
@@ -70,9 +88,8 @@ SeenStep timed_step(Network& network, std::int64_t samples) {
   }
   const c10::Device device = device_of(network);
   const Moment begin(device);
-  network.step(samples, std::make_shared<Pass>(0, 0));
+  network.step(size.samples, std::make_shared<Pass>(0, 0, nullptr, std::move(adding)));
   step.all = Moment(device).ms_since(begin) / 1e3;
-  drop_gradients(network);
   return step;
 }
 
@@ -82,7 +99,67 @@ void keep_faster(SeenStep& fastest, SeenStep step) {
 
 }  // namespace
 
-StepTimes measure_step_times(Network& network, std::int64_t samples, bool overlapped,
+StepTimes scaled(StepTimes times, double factor) {
+  times.rest *= factor;
+  for (StackTimes& stack : times.stacks) {
+    for (double* const seconds :
+         {&stack.recover, &stack.gradient, &stack.overlapped, &stack.in_lanes.recover,
+          &stack.in_lanes.gradient, &stack.in_lanes.weight_gradient}) {
+      *seconds *= factor;
+    }
+  }
+  return times;
+}
+
+namespace {
+
+// Gradients are a chain on one lane; weight gradients fill the other, then both.
+double stored_in_lanes(const LaneTimes& lanes) {
+  return std::max(lanes.gradient, (lanes.gradient + lanes.weight_gradient) / 2);
+}
+
+}  // namespace
+
+Seconds least_seconds(const StepTimes& times, const std::vector<int>& depths) {
+  double sum = times.rest;
+  for (std::size_t s = 0; s < times.stacks.size(); ++s) {
+    const StackTimes& own = times.stacks[s];
+    double block = own.gradient;
+    if (own.overlapped > 0.0) block = std::min(block, own.overlapped);
+    if (own.in_lanes.known()) block = std::min(block, stored_in_lanes(own.in_lanes));
+    sum += depths.at(s) * block;
+  }
+  return {sum};
+}
+
+namespace {
+
+// The fastest steps of one size.
+struct SeenSize {
+  SeenStep serial, lanes;
+
+  StepTimes times(const Network& network) const {
+    StepTimes times{.stacks = {}, .rest = serial.rest()};
+    std::size_t at = serial.stacks.size();  // of the network's first stack: the last to run back
+    for (const Stack& stack : network.stacks()) {
+      StackTimes& own = times.stacks.emplace_back();
+      const int depth = stack->depth();
+      if (depth == 0) continue;
+      --at;
+      own.recover = serial.stacks[at].sums.recover / depth;
+      own.gradient = serial.stacks[at].makespan / depth - own.recover;
+      if (lanes.stacks.empty()) continue;
+      const auto& [recover, gradient, weight_gradient] = lanes.stacks[at].sums;
+      own.overlapped = lanes.stacks[at].makespan / depth;
+      own.in_lanes = {recover / depth, gradient / depth, weight_gradient / depth};
+    }
+    return times;
+  }
+};
+
+}  // namespace
+
+SizeTimes measure_step_times(Network& network, const std::vector<StepSize>& sizes,
                              const std::function<void(int, int)>& on_step) {
   const NetworkRestored restored(network);
   // Threads stay between steps, or they would never be warm.
@@ -92,36 +169,31 @@ StepTimes measure_step_times(Network& network, std::int64_t samples, bool overla
     for (StackPlan& stack : plan.stacks) stack.tail = 0;
     return plan;
   };
-  SeenStep serial, lanes;
-  // In turns, so that a slow moment of the machine does not speak for one of them; the first of
-  // each warms up.
-  constexpr int kRounds = 4;
-  const int all = overlapped ? 2 * kRounds : kRounds;
-  int done = 0;
-  const auto step = [&](Mode mode) {
+  std::vector<SeenSize> seen(sizes.size());
+  constexpr int kRounds = 4;  // the first of each warms up
+  int all = 0, done = 0;
+  for (const StepSize& size : sizes) all += (size.overlapped ? 2 : 1) * kRounds;
+  const auto step = [&](const StepSize& size, Mode mode) {
     if (on_step) on_step(done++, all);
     network.set_plan(plan_without_tail(mode));
-    return timed_step(network, samples);
+    return timed_step(network, size);
   };
   for (int round = 0; round < kRounds; ++round) {
-    keep_faster(serial, step(Mode::reprop));
-    if (overlapped) keep_faster(lanes, step(Mode::pareprop));
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      keep_faster(seen[i].serial, step(sizes[i], Mode::reprop));
+      if (sizes[i].overlapped) keep_faster(seen[i].lanes, step(sizes[i], Mode::pareprop));
+    }
   }
-  StepTimes times{.stacks = {}, .rest = serial.rest()};
-  std::size_t at = serial.stacks.size();  // of the network's first stack: the last to run back
-  for (const Stack& stack : network.stacks()) {
-    StackTimes& own = times.stacks.emplace_back();
-    const int depth = stack->depth();
-    if (depth == 0) continue;
-    --at;
-    own.recover = serial.stacks[at].sums.recover / depth;
-    own.gradient = serial.stacks[at].makespan / depth - own.recover;
-    if (!overlapped) continue;
-    const auto& [recover, gradient, weight_gradient] = lanes.stacks[at].sums;
-    own.overlapped = lanes.stacks[at].makespan / depth;
-    own.in_lanes = {recover / depth, gradient / depth, weight_gradient / depth};
-  }
+  drop_gradients(network);
+  SizeTimes times;
+  for (std::size_t i = 0; i < sizes.size(); ++i) times[sizes[i]] = seen[i].times(network);
   return times;
+}
+
+StepTimes measure_step_times(Network& network, std::int64_t samples, bool overlapped,
+                             const std::function<void(int, int)>& on_step) {
+  const StepSize size{.samples = samples, .overlapped = overlapped};
+  return measure_step_times(network, std::vector{size}, on_step).at(size);
 }
 
 namespace {
@@ -159,10 +231,7 @@ StackProfile timed(const StackProfileIn<Macs>& work, const StackTimes& own) {
   }
   stack.in_lanes = fitted(stack, own);
   const LaneTimes& lanes = stack.in_lanes;
-  // Gradients are a chain on one lane; weight gradients fill the other, then both.
-  const double stored = lanes.known()
-                            ? std::max(lanes.gradient, (lanes.gradient + lanes.weight_gradient) / 2)
-                            : own.gradient;
+  const double stored = lanes.known() ? stored_in_lanes(lanes) : own.gradient;
   const double beside = own.overlapped > 0.0 ? own.overlapped - stored : own.recover;
   // What a lean tape computes again is part of its gradient.
   const double within = lanes.known() ? lanes.recover : own.recover;

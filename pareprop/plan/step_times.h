@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -26,9 +28,33 @@ struct StepTimes {
   bool operator==(const StepTimes&) const = default;
 };
 
-// Runs a few training steps in modes reprop and, where asked, pareprop; the fastest counts. Drops
-// the network's gradients. `on_step` hears before each step how many are done, of how many; what it
-// throws ends the measuring.
+// Steps whose times are alike.
+struct StepSize {
+  std::int64_t samples = 1;
+  bool adds = false;       // to gradients that are there
+  bool overlapped = true;  // two lanes are measured too; says nothing about which size it is
+
+  friend bool operator<(const StepSize& a, const StepSize& b) {
+    return std::pair(a.samples, a.adds) < std::pair(b.samples, b.adds);
+  }
+  friend bool operator==(const StepSize& a, const StepSize& b) { return !(a < b) && !(b < a); }
+};
+
+using SizeTimes = std::map<StepSize, StepTimes>;
+
+// Those of a step with that factor as many samples, each as fast.
+StepTimes scaled(StepTimes times, double factor);
+
+// No plan of such steps is faster. `depths`: blocks of each stack.
+Seconds least_seconds(const StepTimes& times, const std::vector<int>& depths);
+
+// Runs a few training steps of each size, in modes reprop and, where asked, pareprop; the fastest
+// counts. Sizes and modes take turns, so that a slow moment of the machine does not speak for one
+// of them. Drops the network's gradients. `on_step` hears before each step how many are done, of
+// how many; what it throws ends the measuring.
+SizeTimes measure_step_times(Network& network, const std::vector<StepSize>& sizes,
+                             const std::function<void(int, int)>& on_step = nullptr);
+// The same of one size.
 StepTimes measure_step_times(Network& network, std::int64_t samples, bool overlapped,
                              const std::function<void(int, int)>& on_step = nullptr);
 

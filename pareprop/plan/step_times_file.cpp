@@ -3,6 +3,7 @@
 #include <ATen/Parallel.h>
 #include <torch/version.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
@@ -17,7 +18,7 @@ namespace pareprop::plan {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr int kVersion = 3;
+constexpr int kVersion = 4;
 
 // FNV-1a.
 std::string file_name(const std::string& key) {
@@ -30,6 +31,29 @@ std::string file_name(const std::string& key) {
 }
 
 bool is_time(double seconds) { return std::isfinite(seconds) && seconds >= 0.0; }
+
+bool is_sound(const StepTimes& times) {
+  return is_time(times.rest) &&
+         std::all_of(times.stacks.begin(), times.stacks.end(), [](const StackTimes& own) {
+           const auto& [recover, gradient, weight_gradient] = own.in_lanes;
+           const auto all = {own.recover, own.gradient, own.overlapped,
+                             recover,     gradient,     weight_gradient};
+           return std::all_of(all.begin(), all.end(), is_time);
+         });
+}
+
+StepTimes times_of(const nlohmann::json& size) {
+  StepTimes times{.stacks = {}, .rest = size.at("rest").get<double>()};
+  for (const auto& stack : size.at("stacks")) {
+    const auto& lanes = stack.at("in_lanes");
+    times.stacks.push_back({stack.at("recover").get<double>(),
+                            stack.at("gradient").get<double>(),
+                            stack.at("overlapped").get<double>(),
+                            {lanes.at("recover").get<double>(), lanes.at("gradient").get<double>(),
+                             lanes.at("weight_gradient").get<double>()}});
+  }
+  return times;
+}
 
 }  // namespace
 
@@ -62,49 +86,45 @@ StepTimesFile::Found StepTimesFile::read() const {
   const std::string where = path_.string() + " ";
   try {
     if (json.is_discarded() || json.at("version").get<int>() != kVersion) {
-      return {std::nullopt, where + "has a different format"};
+      return {{}, where + "has a different format"};
     }
     if (json.at("key").get<std::string>() != key_) return {};
     if (json.at("machine").get<std::string>() != machine_) {
-      return {std::nullopt, where + "was measured on another machine (" +
-                                json.at("machine").get<std::string>() + ")"};
+      return {{},
+              where + "was measured on another machine (" + json.at("machine").get<std::string>() +
+                  ")"};
     }
-    StepTimes times{.stacks = {}, .rest = json.at("rest").get<double>()};
-    bool sound = is_time(times.rest);
-    for (const auto& stack : json.at("stacks")) {
-      const auto& lanes = stack.at("in_lanes");
-      times.stacks.push_back(
-          {stack.at("recover").get<double>(),
-           stack.at("gradient").get<double>(),
-           stack.at("overlapped").get<double>(),
-           {lanes.at("recover").get<double>(), lanes.at("gradient").get<double>(),
-            lanes.at("weight_gradient").get<double>()}});
-      const StackTimes& last = times.stacks.back();
-      for (const double seconds :
-           {last.recover, last.gradient, last.overlapped, last.in_lanes.recover,
-            last.in_lanes.gradient, last.in_lanes.weight_gradient}) {
-        sound = sound && is_time(seconds);
-      }
+    Found found;
+    bool sound = true;
+    for (const auto& size : json.at("sizes")) {
+      const StepSize key{.samples = size.at("samples").get<std::int64_t>(),
+                         .adds = size.at("adds").get<bool>()};
+      const StepTimes& own = found.times[key] = times_of(size);
+      sound = sound && key.samples > 0 && is_sound(own);
     }
-    if (sound) return {std::move(times), {}};
+    if (sound) return found;
   } catch (const nlohmann::json::exception&) {
     // Told below.
   }
-  return {std::nullopt, where + "is damaged"};
+  return {{}, where + "is damaged"};
 }
 
-void StepTimesFile::write(const StepTimes& times) const {
-  nlohmann::ordered_json json{
-      {"version", kVersion}, {"machine", machine_}, {"key", key_}, {"rest", times.rest}};
-  json["stacks"] = nlohmann::ordered_json::array();
-  for (const StackTimes& stack : times.stacks) {
-    json["stacks"].push_back({{"recover", stack.recover},
-                              {"gradient", stack.gradient},
-                              {"overlapped", stack.overlapped},
-                              {"in_lanes",
-                               {{"recover", stack.in_lanes.recover},
-                                {"gradient", stack.in_lanes.gradient},
-                                {"weight_gradient", stack.in_lanes.weight_gradient}}}});
+void StepTimesFile::write(const SizeTimes& times) const {
+  nlohmann::ordered_json json{{"version", kVersion}, {"machine", machine_}, {"key", key_}};
+  auto& sizes = json["sizes"] = nlohmann::ordered_json::array();
+  for (const auto& [size, own] : times) {
+    auto& entry = sizes.emplace_back(
+        nlohmann::ordered_json{{"samples", size.samples}, {"adds", size.adds}, {"rest", own.rest}});
+    auto& stacks = entry["stacks"] = nlohmann::ordered_json::array();
+    for (const StackTimes& stack : own.stacks) {
+      stacks.push_back({{"recover", stack.recover},
+                        {"gradient", stack.gradient},
+                        {"overlapped", stack.overlapped},
+                        {"in_lanes",
+                         {{"recover", stack.in_lanes.recover},
+                          {"gradient", stack.in_lanes.gradient},
+                          {"weight_gradient", stack.in_lanes.weight_gradient}}}});
+    }
   }
   fs::create_directories(path_.parent_path());
   io::write_file(path_, json.dump(1) + "\n");

@@ -14,22 +14,22 @@ namespace pareprop::plan {
 // the version of torch. Times measured on another machine do not count here.
 std::string this_machine(c10::Device device = at::kCPU);
 
-// Times measured on a device, kept so that they are measured once. `key` names network, batch and
-// precision.
+// Times measured on a device, kept so that they are measured once. `key` names network and
+// precision; the file has the times of several sizes.
 class StepTimesFile {
  public:
   // In `folder`, which need not be there yet.
   StepTimesFile(std::filesystem::path folder, std::string key, c10::Device device = at::kCPU);
 
   struct Found {
-    std::optional<StepTimes> times;
+    SizeTimes times;  // none: no such file, or it does not count
     std::string
         why_not;  // "measured on another machine (...)": when a file is there that does not count
   };
   Found read() const;
 
   // Throws std::system_error.
-  void write(const StepTimes& times) const;
+  void write(const SizeTimes& times) const;
 
  private:
   std::filesystem::path path_;

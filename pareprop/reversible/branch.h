@@ -93,6 +93,10 @@ class Branch {
   // backward pass: its gradient would be lost.
   Branch(BranchFunction function, std::vector<at::Tensor> parameters);
 
+  // The same with names, for messages, and with the buffers that it reads and must not change.
+  Branch(BranchFunction function, std::vector<NamedParameter> parameters,
+         std::vector<NamedParameter> buffers);
+
   // A module and a callable that runs it, for a forward with another signature.
   Branch(std::shared_ptr<torch::nn::Module> module, BranchFunction function);
 
@@ -109,7 +113,8 @@ class Branch {
 
  private:
   BranchFunction function_;
-  std::vector<at::Tensor> own_parameters_;
+  std::vector<NamedParameter> own_parameters_;
+  std::vector<NamedParameter> own_buffers_;
   std::shared_ptr<torch::nn::Module> module_;
   bool skips_output_ = false;
 };

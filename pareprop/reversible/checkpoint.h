@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "pareprop/ops/precision.h"
+#include "pareprop/ops/random_stream.h"
 #include "pareprop/reversible/branch.h"
 
 namespace pareprop {
@@ -14,7 +15,7 @@ struct CheckpointOptions {
   // Tensors for the module. Those that require gradients get them.
   std::vector<at::Tensor> extras = {};
   // The random key of pareprop::dropout and drop_path in the module: use another for each call.
-  std::uint64_t random_key = 0;
+  RandomKey random_key = {};
   Precision precision = Precision::fp32;
 };
 

@@ -1,5 +1,7 @@
 #include "pareprop/reversible/network.h"
 
+#include <torch/csrc/autograd/variable.h>
+
 #include <algorithm>
 #include <stdexcept>
 #include <string>
@@ -12,6 +14,15 @@
 #include "pareprop/reversible/torch_lanes.h"
 
 namespace pareprop {
+namespace {
+
+// Whether its hooks are those of Python: torch would drop them for the first one of C++.
+bool has_foreign_hooks(const at::Tensor& weight) {
+  const auto* meta = torch::autograd::impl::get_autograd_meta(weight);
+  return meta != nullptr && !meta->hooks_.empty() && meta->cpp_hooks_list_ == nullptr;
+}
+
+}  // namespace
 
 std::vector<int> Network::depths() const {
   std::vector<int> depths;
@@ -35,7 +46,7 @@ void Network::run_checked(const std::shared_ptr<Pass>& pass,
   if (pass->checks() || all.empty() || !reads_wait(all.front().device())) return step(pass);
   const auto checks = std::make_shared<DeferredChecks>();
   step(std::make_shared<Pass>(pass->seed(), pass->step(), checks, pass->taker(),
-                              pass->backward_passes()));
+                              pass->backward_passes(), pass->part()));
   checks->run();
 }
 
@@ -100,7 +111,7 @@ DriftReport Network::drift() const {
 
 TaggedGradients::TaggedGradients(const std::vector<at::Tensor>& weights) {
   for (const at::Tensor& weight : weights) {
-    if (!weight.requires_grad()) continue;
+    if (!weight.requires_grad() || has_foreign_hooks(weight)) continue;
     const unsigned hook = weight.register_hook([](const at::Tensor& gradient) {
       // A gradient that was taken in the middle of the pass does not arrive.
       if (!gradient.defined()) return;

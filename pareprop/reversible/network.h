@@ -83,7 +83,7 @@ class Network {
 };
 
 // While it lives, the meter tags the gradients that ordinary autograd makes for these weights as
-// gradients. Stacks do this for their own weights.
+// gradients. Stacks do this for their own weights. Weights that have hooks of Python are left out.
 class TaggedGradients {
  public:
   explicit TaggedGradients(const std::vector<at::Tensor>& weights);

@@ -2,6 +2,10 @@
 
 namespace pareprop {
 
+RandomKey Pass::random_key(std::initializer_list<std::uint64_t> place) const {
+  return {pareprop::random_key(pareprop::random_key({seed_, step_}), place), part_};
+}
+
 int Pass::enter(const std::shared_ptr<StackCall>& call) {
   std::lock_guard lock(mutex_);
   calls_.push_back(call);

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "pareprop/ops/describe.h"
+#include "pareprop/ops/sum_order.h"
 #include "pareprop/reversible/stack_call.h"
 #include "pareprop/reversible/torch_lanes.h"
 
@@ -39,15 +40,22 @@ struct StackNode : torch::autograd::Node {
 }  // namespace
 
 StackImpl::StackImpl(std::vector<Block> blocks, Mode mode, StackOptions options)
-    : options_(options), executors_(std::make_shared<Executors>()) {
+    : executors_(std::make_shared<Executors>()) {
+  set_options(options);
   add_blocks(std::move(blocks));
   set_plan(plan_of(mode, depth()));
 }
 
 StackImpl::StackImpl(std::vector<Block> blocks, StackPlan plan, StackOptions options)
-    : options_(options), executors_(std::make_shared<Executors>()) {
+    : executors_(std::make_shared<Executors>()) {
+  set_options(options);
   add_blocks(std::move(blocks));
   set_plan(std::move(plan));
+}
+
+void StackImpl::set_options(const StackOptions& options) {
+  if (options.arithmetic == Arithmetic::exact) fix_order_of_sums();
+  options_ = options;
 }
 
 void StackImpl::add_blocks(std::vector<Block> blocks) {

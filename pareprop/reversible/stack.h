@@ -59,7 +59,8 @@ class StackImpl : public torch::nn::Module {
 
   // The numerics of the next calls.
   const StackOptions& options() const { return options_; }
-  void set_options(const StackOptions& options) { options_ = options; }
+  // Exact streams fix the order of sums (ops/sum_order.h).
+  void set_options(const StackOptions& options);
 
   // Calls the functions of `observer` in every pass until the handle is destroyed. Several
   // observers may watch at the same time.

@@ -36,12 +36,11 @@ StackCall::StackCall(Setup setup, std::shared_ptr<Pass> pass, std::vector<at::Te
 }
 
 BranchSetting StackCall::setting(int k) const {
-  return {
-      .branch = &(*branches_)[static_cast<std::size_t>(k)],
-      .where = where(k),
-      .random_key = random_key({pass_->seed(), pass_->step(), static_cast<std::uint64_t>(position_),
-                                static_cast<std::uint64_t>(k)}),
-      .autocast = autocast_};
+  return {.branch = &(*branches_)[static_cast<std::size_t>(k)],
+          .where = where(k),
+          .random_key = pass_->random_key(
+              {static_cast<std::uint64_t>(position_), static_cast<std::uint64_t>(k)}),
+          .autocast = autocast_};
 }
 
 void StackCall::collect_leaves() {

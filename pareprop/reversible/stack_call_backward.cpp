@@ -261,9 +261,10 @@ void StackCall::check_drift() {
         ": the recomputation differs from the forward pass by " + std::to_string(deviation) +
         " of the stream's largest value (limit " + std::to_string(limit) +
         "). Either the branch does not compute the same result again (randomness must come from "
-        "pareprop::dropout or drop_path, and no state may change), or rounding errors grow: use "
-        "exact streams (--exact; in C++ StackOptions::arithmetic), which have no rounding errors, "
-        "or mode checkpoint; in C++ also Policy::anchor or a larger StackOptions::drift_limit");
+        "pareprop::dropout or drop_path, in Python pareprop.nn.Dropout or DropPath, and no state "
+        "may change), or rounding errors grow: use exact streams (--exact; in C++ "
+        "StackOptions::arithmetic, in Python exact=True), which have no rounding errors, or mode "
+        "checkpoint; also policy anchor or a larger StackOptions::drift_limit");
   });
   if (!defers_checks()) checks_->run();
 }

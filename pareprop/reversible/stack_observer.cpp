@@ -5,6 +5,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "pareprop/reversible/passed_on.h"
+
 namespace pareprop {
 namespace {
 
@@ -17,6 +19,8 @@ void tell(const std::vector<std::shared_ptr<const StackObserver>>& all, const ch
       call(*one);
     } catch (const c10::Error&) {
       throw;  // of torch or its device, as anywhere else in the pass
+    } catch (const PassedOn&) {
+      throw;
     } catch (const std::exception& error) {
       throw std::runtime_error("stack: an observer failed in " + std::string(function) + ": " +
                                error.what());

@@ -155,6 +155,7 @@ TapeGradients tape_gradients(const Tape& tape, const at::Tensor& dy,
   const auto dtype = tape.root.function->input_metadata(tape.root.input_nr).dtype().toScalarType();
   DeferScope scope(deferred);
   ConsumeScope consume(!keep);
+  const NoDrawScope no_draw;
   auto gradients = torch::autograd::Engine::get_default_engine().execute(
       {tape.root}, {dy.to(dtype)}, keep, /*create_graph=*/false, /*accumulate_grad=*/false, leaves);
   result.input = std::move(gradients[0]);

@@ -9,6 +9,7 @@
 
 #include "pareprop/ops/deferred_gradients.h"
 #include "pareprop/ops/precision.h"
+#include "pareprop/ops/random_stream.h"
 #include "pareprop/reversible/branch.h"
 
 namespace pareprop {
@@ -18,7 +19,7 @@ namespace pareprop {
 struct BranchSetting {
   const Branch* branch = nullptr;
   std::string where;  // "block 3, branch F": begins every message
-  std::uint64_t random_key = 0;
+  RandomKey random_key = {};
   AutocastState autocast = {};
   bool any_shape = false;  // the output need not have the shape of the input
 };

@@ -12,6 +12,7 @@
 #include "pareprop/device/moment.h"
 #include "pareprop/lanes/stream_lanes.h"
 #include "pareprop/ops/device_path.h"
+#include "pareprop/ops/shared_parts.h"
 
 // Of MKL, where torch has it: sets the calling thread's own count, 0 for none, and returns the one
 // before.
@@ -84,9 +85,11 @@ void TorchCpuLanes::run(const TaskGraph& graph, const TaskBody& body, Observer* 
   const bool device_path = takes_device_path();
   const int threads = threads_per_lane_ > 0 ? threads_per_lane_
                                             : at::get_num_threads() / std::max(1, graph.lanes());
+  const Help help = [this](const std::function<void()>& work) { lanes_.share(work); };
   const auto run_lanes = [&] {
     lanes_.run(graph, body, observer, [&](int lane, const std::function<void()>& tasks) {
       IntraOpThreads intra_op(threads);
+      const HelpScope scope(help);
       if (lane == 0) return tasks();
       at::ThreadLocalStateGuard guard(state);
       const DevicePathScope path(device_path);

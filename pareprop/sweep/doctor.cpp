@@ -11,6 +11,7 @@
 #include "pareprop/device/torch_error.h"
 #include "pareprop/memory/free_memory.h"
 #include "pareprop/models/registry.h"
+#include "pareprop/ops/sum_order.h"
 #include "pareprop/plan/planner.h"
 #include "pareprop/sweep/machine.h"
 #include "pareprop/sweep/run_case.h"
@@ -25,6 +26,7 @@ class Doctor {
   explicit Doctor(const DoctorOptions& options) : options_(options) {}
 
   Examination examine() {
+    fix_order_of_sums();  // for exact streams, before the first product of floating ones
     found_.device = device_text(options_.device);
     found_.machine = describe(this_machine());
     found_.date = date_now();

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "pareprop/device/moment.h"
+#include "pareprop/reversible/added_gradients.h"
 #include "pareprop/reversible/deferred_checks.h"
 #include "pareprop/reversible/network_memory.h"
 #include "pareprop/sweep/quantile.h"
@@ -38,12 +39,12 @@ class Contest {
     model.set_options({.precision = options.precision, .arithmetic = options.arithmetic});
   }
 
-  void enter(const Contestant& contestant, StepPlan plan) {
+  void enter(const Contestant& contestant, StepPlan plan, std::int64_t parts = 1) {
     announce(contestant, 0);
-    Entry entry{.row = {.contestant = contestant}, .plan = std::move(plan)};
+    Entry entry{.row = {.contestant = contestant}, .plan = std::move(plan), .parts = parts};
     model_.set_plan(entry.plan);
     reset_peaks_on(device_of(model_));
-    entry.row.loss = run_step(0).loss;
+    entry.row.loss = run_step(0, entry.parts).loss;
     const memory::Usage usage = usage_of(model_);
     entry.row.activation_peak_bytes = usage.activation_peak;
     entry.row.peak_bytes = usage.total_peak;
@@ -57,7 +58,7 @@ class Contest {
       announce(entry.row.contestant, round);
       model_.set_plan(entry.plan);
       for (int i = 0; i < options_.steps; ++i) {
-        const TimedStep times = run_step(++steps_);
+        const TimedStep times = run_step(++steps_, entry.parts);
         entry.row.forward_ms.push_back(times.forward_ms);
         entry.row.backward_ms.push_back(times.backward_ms);
         entry.row.step_ms.push_back(times.forward_ms + times.backward_ms);
@@ -77,7 +78,7 @@ class Contest {
               times.add(graph, timeline);
             }}));
       }
-      run_step(++steps_);
+      run_step(++steps_, entry.parts);
     }
   }
 
@@ -91,24 +92,47 @@ class Contest {
   struct Entry {
     MeasureRow row;
     StepPlan plan;
+    std::int64_t parts = 1;
   };
 
   void announce(const Contestant& contestant, int round) const {
     if (options_.on_turn) options_.on_turn(contestant, round);
   }
 
-  TimedStep run_step(std::uint64_t step) {
+  TimedStep run_step(std::uint64_t step, std::int64_t parts) {
     const c10::Device device = batch_.input.device();
+    const std::int64_t samples = options_.batch / parts;
     const auto checks = std::make_shared<DeferredChecks>();
-    const Moment begin(device);
-    const at::Tensor loss =
-        model_.loss(batch_, {.pass = std::make_shared<Pass>(options_.seed, step, checks)});
-    const Moment middle(device);
-    loss.backward();
-    for (auto& parameter : model_.parameters()) parameter.mutable_grad().reset();
-    const Moment end(device);
+    std::shared_ptr<GradientTaker> adding;
+    TimedStep sum;
+    std::vector<at::Tensor> losses;
+    for (std::int64_t first = 0; first < options_.batch; first += samples) {
+      const models::Batch batch = parts == 1 ? batch_ : data::samples_of(batch_, first, samples);
+      const auto pass = std::make_shared<Pass>(options_.seed, step, checks, adding,
+                                               /*backward_passes=*/1, BatchPart{first, samples});
+      const Moment begin(device);
+      at::Tensor loss = model_.loss(batch, {.pass = pass});
+      if (parts > 1) loss = loss.mul(rows(batch) / rows(batch_));
+      const Moment middle(device);
+      loss.backward();
+      const bool last = first + samples == options_.batch;
+      if (last) {
+        for (auto& parameter : model_.parameters()) parameter.mutable_grad().reset();
+      } else if (!adding) {
+        adding = std::make_shared<AddedGradients>(model_);
+      }
+      const Moment end(device);
+      sum.forward_ms += middle.ms_since(begin);
+      sum.backward_ms += end.ms_since(middle);
+      losses.push_back(loss.detach());
+    }
     checks->run();
-    return {middle.ms_since(begin), end.ms_since(middle), loss.item<double>()};
+    for (const at::Tensor& loss : losses) sum.loss += loss.item<double>();
+    return sum;
+  }
+
+  double rows(const models::Batch& batch) const {
+    return static_cast<double>(model_.row_targets(batch).size(0));
   }
 
   const NetworkRestored restored_;
@@ -130,7 +154,7 @@ std::vector<MeasureRow> measure(models::Model& model, const MeasureOptions& opti
   Contest contest(model, options);
   for (const Mode mode : options.modes) contest.enter({mode}, model.plan_of(mode));
   for (const BudgetedPlan& planned : options.plans) {
-    contest.enter({Mode::automatic, planned.budget}, planned.step);
+    contest.enter({Mode::automatic, planned.budget}, planned.step, planned.parts);
   }
   for (int round = 1; round <= options.rounds; ++round) contest.take_turns(round);
   contest.trace();

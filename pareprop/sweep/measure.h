@@ -22,7 +22,8 @@ struct Contestant {
 // A contestant of mode `auto`: what the planner found.
 struct BudgetedPlan {
   std::int64_t budget = 0;  // 0: none was named
-  StepPlan step = {};
+  StepPlan step = {};       // of each part
+  std::int64_t parts = 1;   // equal ones that a batch is computed in
 };
 
 // How fast a training step of a model is in each mode, and what memory it takes.

@@ -8,7 +8,7 @@
 #include "pareprop/device/device_memory.h"
 #include "pareprop/memory/free_memory.h"
 #include "pareprop/models/registry.h"
-#include "pareprop/plan/planner.h"
+#include "pareprop/plan/joint_search.h"
 #include "pareprop/reversible/torch_lanes.h"
 #include "pareprop/sweep/quantile.h"
 #include "pareprop/sweep/verify.h"
@@ -54,7 +54,8 @@ class CaseRun {
   struct Entry {
     Contestant who;
     ResultRow row;
-    StepPlan plan = {};  // of a budget
+    StepPlan plan = {};      // of a budget
+    std::int64_t parts = 1;  // that it is for
   };
 
   void add(const Contestant& who) {
@@ -112,32 +113,49 @@ class CaseRun {
   void make_plans(models::Model& model) {
     if (std::none_of(entries_.begin(), entries_.end(), is_planned)) return;
     tell("planning", 0.0);
-    plan::Planner planner(
+    const at::Tensor input = model.example(1, case_.seed).input;
+    plan::JointSearch search(
         [&] { return models::make_model(case_.model, case_.change, weights(at::kMeta)); },
         {.batch = case_.batch,
          .device = case_.device,
          .precision = case_.precision,
          .arithmetic = case_.arithmetic,
-         .optimizer_state = {}});
-    const std::int64_t stored = planner.predict(planner.all(Mode::stored)).at_most;
-    // Nothing is faster than storing all, so times matter only where that does not fit.
-    const bool matter = std::any_of(entries_.begin(), entries_.end(), [&](const Entry& entry) {
-      return is_planned(entry) && budget_of(entry) < stored;
-    });
-    if (planner.plain() || !matter) {
-      planner.use(plan::measure_macs_per_second(case_.device));
-    } else {
+         .optimizer_state = {},
+         .input_bytes = static_cast<std::int64_t>(input.nbytes())});
+    search.use(plan::measure_macs_per_second(case_.device));
+    const std::vector<plan::StepSize> sizes = sizes_that_matter(search);
+    if (!search.plain() && !sizes.empty()) {
       const NetworkRestored restored(model);
       model.set_options({.precision = case_.precision, .arithmetic = case_.arithmetic});
-      planner.use(plan::measure_step_times(model, case_.batch, /*overlapped=*/true));
+      search.use(plan::measure_step_times(model, sizes));
     }
     for (Entry& entry : entries_) {
       if (!is_planned(entry)) continue;
-      const plan::Plan planned = planner.plan_step(budget_of(entry));
-      entry.row.fits = entry.row.fits && planned.fits;
-      entry.row.predicted_peak_bytes = planned.predicted.total_peak;
-      entry.plan = planned.step;
+      const plan::JointPlan planned = search.best(budget_of(entry));
+      entry.row.fits = entry.row.fits && planned.micro.fits;
+      entry.row.predicted_peak_bytes = planned.micro.predicted.total_peak;
+      entry.row.parts = planned.parts;
+      entry.plan = planned.micro.step;
+      entry.parts = planned.parts;
     }
+  }
+
+  // Nothing is taken to be faster than to store all, so times matter only where that does not fit.
+  std::vector<plan::StepSize> sizes_that_matter(plan::JointSearch& search) const {
+    std::vector<plan::StepSize> all;
+    for (const Entry& entry : entries_) {
+      const std::int64_t budget = budget_of(entry);
+      if (!is_planned(entry) || search.in_mode(Mode::stored, budget).micro.fits) continue;
+      for (const plan::StepSize& size : search.sizes_to_measure(budget)) {
+        const auto known = std::find(all.begin(), all.end(), size);
+        if (known == all.end()) {
+          all.push_back(size);
+        } else {
+          known->overlapped = known->overlapped || size.overlapped;
+        }
+      }
+    }
+    return all;
   }
 
   // The reference keeps everything, as stored training does, and two sets of gradients are there.
@@ -199,7 +217,7 @@ class CaseRun {
       if (!entry.row.fits) continue;
       contestants.push_back(&entry);
       if (is_planned(entry)) {
-        asked.plans.push_back({entry.who.budget, entry.plan});
+        asked.plans.push_back({entry.who.budget, entry.plan, entry.parts});
       } else {
         asked.modes.push_back(entry.who.mode);
       }

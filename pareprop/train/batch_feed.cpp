@@ -4,6 +4,7 @@
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "pareprop/train/model_for_data.h"
@@ -22,8 +23,8 @@ data::Batch each(const data::Batch& batch, Change&& change) {
 
 }  // namespace
 
-BatchFeed::BatchFeed(data::Prefetcher& batches, const models::Model& model)
-    : batches_(batches), model_(model) {
+BatchFeed::BatchFeed(data::Prefetcher& batches, const models::Model& model, std::int64_t samples)
+    : batches_(batches), model_(model), samples_(samples) {
   const c10::Device device = model.weight_options().device();
   if (device.is_cpu()) return;
   stream_ = c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device);
@@ -31,14 +32,37 @@ BatchFeed::BatchFeed(data::Prefetcher& batches, const models::Model& model)
 
 BatchFeed::~BatchFeed() = default;
 
+std::int64_t BatchFeed::number() const {
+  if (copied_) return copied_->part.number;
+  return whole_ ? number_ : batches_.number();
+}
+
+BatchFeed::Part BatchFeed::cut() {
+  if (!whole_) {
+    number_ = batches_.number();
+    whole_ = batches_.next();
+    first_ = 0;
+  }
+  // Images that cannot be read are missing: the last part may be smaller.
+  const std::int64_t left = whole_->input.size(0) - first_;
+  const std::int64_t count = samples_ > 0 ? std::min(samples_, left) : left;
+  Part part{.batch = data::samples_of(*whole_, first_, count),
+            .number = number_,
+            .place = {.first = first_, .samples = count},
+            .last = count == left};
+  first_ += count;
+  if (part.last) whole_.reset();
+  return part;
+}
+
 BatchFeed::Copied BatchFeed::copy() {
   const c10::StreamGuard guard(*stream_);
   const at::TensorOptions weights = model_.weight_options();
-  Copied copied{.pinned = each(with_scored(batches_.next()),
-                               [](const at::Tensor& t) { return t.is_cpu() ? t.pin_memory() : t; }),
-                .batch = {},
-                .done = std::make_shared<c10::Event>(stream_->device_type())};
-  copied.batch = each(copied.pinned, [&](const at::Tensor& t) {
+  Copied copied{
+      .pinned = {}, .part = cut(), .done = std::make_shared<c10::Event>(stream_->device_type())};
+  copied.pinned = each(with_scored(std::move(copied.part.batch)),
+                       [](const at::Tensor& t) { return t.is_cpu() ? t.pin_memory() : t; });
+  copied.part.batch = each(copied.pinned, [&](const at::Tensor& t) {
     const at::Tensor there = t.to(weights.device(), t.scalar_type(), /*non_blocking=*/true);
     return at::isFloatingType(t.scalar_type()) ? there.to(weights.dtype().toScalarType()) : there;
   });
@@ -46,22 +70,26 @@ BatchFeed::Copied BatchFeed::copy() {
   return copied;
 }
 
-data::Batch BatchFeed::next() {
-  if (!stream_) return to_model(batches_.next(), model_);
+BatchFeed::Part BatchFeed::next() {
+  if (!stream_) {
+    Part part = cut();
+    part.batch = to_model(part.batch, model_);
+    return part;
+  }
   const Copied copied = copied_ ? *std::exchange(copied_, std::nullopt) : copy();
   const c10::impl::VirtualGuardImpl device(stream_->device_type());
   const c10::Stream reader = device.getStream(stream_->device());
   copied.done->block(reader);
   // The memory belongs to the stream of the copies, and would be given to the next batch too early.
-  each(copied.batch, [&](const at::Tensor& t) {
+  each(copied.part.batch, [&](const at::Tensor& t) {
     device.recordDataPtrOnStream(t.storage().data_ptr(), reader);
     return t;
   });
-  return copied.batch;
+  return copied.part;
 }
 
 void BatchFeed::copy_ahead() {
-  if (stream_ && !copied_ && batches_.has_next()) copied_ = copy();
+  if (stream_ && !copied_ && (whole_ || batches_.has_next())) copied_ = copy();
 }
 
 }  // namespace pareprop::train

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <stdexcept>
 #include <utility>
 
@@ -19,6 +18,7 @@
 #include "pareprop/text/units.h"
 #include "pareprop/train/learner.h"
 #include "pareprop/train/model_for_data.h"
+#include "pareprop/train/process_memory.h"
 
 namespace pareprop::train {
 namespace {
@@ -59,35 +59,6 @@ std::int64_t sample_bytes(const TrainConfig& config, const TrainingData& data,
   return bytes;
 }
 
-std::int64_t bytes_of(const std::vector<at::Tensor>& tensors) {
-  return std::accumulate(tensors.begin(), tensors.end(), std::int64_t{0},
-                         [](std::int64_t sum, const at::Tensor& tensor) {
-                           return sum + static_cast<std::int64_t>(tensor.nbytes());
-                         });
-}
-
-// Gradients travel to other processes in copies: all of them, or, when the optimizer steps inside
-// the backward pass, those of two blocks; those outside of the stacks wait for its end.
-std::int64_t travelling_bytes(const models::Model& model, Update update) {
-  const std::int64_t all = bytes_of(model.weights());
-  if (update == Update::after) return all;
-  std::int64_t largest = 0;  // block
-  for (const Stack& stack : model.stacks()) {
-    if (stack->depth() > 0)
-      largest = std::max(largest, bytes_of(stack->parameters()) / stack->depth());
-  }
-  const std::int64_t outside = all - bytes_of(model.block_weights());
-  return 2 * std::max(largest, outside);
-}
-
-plan::StepShape with_optimizer_of(const TrainConfig& config, plan::StepShape shape) {
-  const TrainChoices choices = choices_of(config);
-  shape.optimizer_state = optimizer_state(config, choices);
-  shape.updates_inside = choices.update == Update::inside;
-  shape.goes_back_twice = shape.updates_inside && config.clip > 0.0;
-  return shape;
-}
-
 }  // namespace
 
 BudgetKeeper::BudgetKeeper(const TrainConfig& config, const TrainingData& data,
@@ -95,6 +66,7 @@ BudgetKeeper::BudgetKeeper(const TrainConfig& config, const TrainingData& data,
     : config_(config),
       choices_(choices_of(config)),
       say_(std::move(say)),
+      processes_(processes),
       device_(processes.device),
       limit_(plan::limit_of(device_, processes.here)),
       // What is free does not count what this process holds already.
@@ -105,97 +77,184 @@ BudgetKeeper::BudgetKeeper(const TrainConfig& config, const TrainingData& data,
       make_([config, &data, dtype = stream_dtype(choices_.numerics.precision)] {
         return make_model(config, data, {.dtype = dtype, .device = at::kMeta});
       }),
-      shape_(with_optimizer_of(config, {.batch = config.batch,
-                                        .device = device_,
-                                        .precision = choices_.numerics.precision,
-                                        .arithmetic = choices_.numerics.arithmetic,
-                                        .accumulates = config.accumulate > 1})) {
+      live_(usage_on(device_).total_live) {
   possible(config, [&] {
     const auto model = make_();
-    shape_.sample_bytes = sample_bytes(config, data, *model);
-    if (processes.all > 1) travelling_bytes_ = travelling_bytes(*model, choices_.update);
+    sample_bytes_ = sample_bytes(config, data, *model);
+    input_bytes_ = bytes_of(model->example(1, 0));
+    shape_ = shape_of(config, *model);
   });
-  shape_.other_bytes = usage_on(device_).total_live + travelling_bytes_;
 }
 
-plan::Planner BudgetKeeper::make_planner() const {
-  plan::Planner planner(make_, shape_);
-  if (times_) planner.use(*times_);
-  return planner;
+plan::StepShape BudgetKeeper::shape_of(const TrainConfig& config, const Network& network) const {
+  const TrainChoices choices = choices_of(config);
+  const PlannedProcess process{.rank = processes_.rank,
+                               .all = processes_.all,
+                               .shard = choices.shard,
+                               .update = choices.update,
+                               .accumulates = config.accumulate > 1};
+  plan::StepShape shape{.batch = config.batch,
+                        .device = device_,
+                        .precision = choices.numerics.precision,
+                        .arithmetic = choices.numerics.arithmetic,
+                        .optimizer_state = optimizer_state(choices),
+                        .goes_back_twice = choices.update == Update::inside && config.clip > 0.0,
+                        .other_bytes = live_,
+                        .sample_bytes = sample_bytes_,
+                        .input_bytes = input_bytes_};
+  divide(shape, network, process);
+  if (config.ema > 0.0) shape.optimizer_state = with_average(shape.optimizer_state);
+  return shape;
 }
 
-plan::Plan BudgetKeeper::fixed_plan(plan::Planner& planner, Mode mode) const {
-  plan::Plan fixed;
-  fixed.step = planner.all(mode);
-  fixed.predicted = planner.predict(fixed.step);
-  fixed.budget = budget_;
-  fixed.fits = fixed.predicted.at_most <= budget_;
-  return fixed;
+plan::JointSearch BudgetKeeper::make_search(std::vector<plan::Departure> allowed) const {
+  plan::JointSearch search(make_, shape_, std::move(allowed));
+  if (!times_.empty()) search.use(times_);
+  return search;
 }
 
-// One dry step tells that most runs fit.
-bool BudgetKeeper::fits_at_its_leanest(const plan::StepShape& shape) const {
-  plan::DryStep dry(make_, shape);
-  const Network& network = dry.network();
-  const Mode leanest_of_auto = network.stacks().empty() ? Mode::checkpoint : Mode::reprop;
-  StepPlan leanest = network.plan_of(is_auto() ? leanest_of_auto : choices_.mode);
-  if (is_auto()) leanest.recompute_between = true;
-  return dry.run(leanest).at_most <= budget_;
+// One or two dry steps tell that most runs fit.
+bool BudgetKeeper::fits_at_its_leanest() const {
+  const auto fits = [&](std::int64_t parts) {
+    plan::DryStep dry(make_, plan::part_of(shape_, parts));
+    const Network& network = dry.network();
+    const Mode leanest_of_auto = network.stacks().empty() ? Mode::checkpoint : Mode::reprop;
+    StepPlan leanest = network.plan_of(is_auto() ? leanest_of_auto : choices_.mode);
+    if (is_auto()) leanest.recompute_between = true;
+    return dry.run(leanest).at_most <= budget_;
+  };
+  if (fits(1)) return true;
+  return is_auto() && config_.batch > 1 && !shape_.updates_inside && fits(config_.batch);
 }
 
 void BudgetKeeper::expect_to_fit() {
-  if (!possible(config_, [&] { return fits_at_its_leanest(shape_); })) {
-    plan::Planner planner = make_planner();
-    plan_ = is_auto() ? planner.plan_step(budget_) : fixed_plan(planner, choices_.mode);
-    if (!plan_.fits) {
-      add_advice(plan_, planner);
+  if (!possible(config_, [&] { return fits_at_its_leanest(); })) {
+    plan::JointSearch search = make_search();
+    plan_ = is_auto() ? search.best(budget_) : search.in_mode(choices_.mode, budget_);
+    if (!plan_.micro.fits) {
+      search.add_figures(plan_);
       check_fits();
     }
   }
   reset_peaks_on(device_);
 }
 
-void BudgetKeeper::add_advice(plan::Plan& plan, plan::Planner& planner) const {
-  const plan::Plan other = planner.plan(budget_);
-  plan.smallest_budget = other.smallest_budget;
-  plan.largest_batch = other.largest_batch;
-  plan.micro_batch = other.micro_batch;
-  plan.accumulate = other.accumulate;
+std::vector<AllowedWay> allowed_ways(const TrainConfig& config, const Allowed& allowed) {
+  const bool may_update = allowed.update_inside && config.update == "after";
+  const bool may_shrink = allowed.lean_state && config.optimizer_state == "fp32" &&
+                          config.optimizer != "adafactor" && config.precision != "fp64";
+  std::vector<AllowedWay> ways;
+  for (const bool inside : {false, true}) {
+    for (const char* state : {"fp32", "bf16", "8bit"}) {
+      const bool lean = state != std::string("fp32");
+      if ((inside && !may_update) || (lean && !may_shrink) || (!inside && !lean)) continue;
+      AllowedWay way{.flags = {}, .config = config};
+      if (inside) {
+        way.config.update = "inside";
+        way.flags = "--update inside";
+      }
+      if (lean) {
+        way.config.optimizer_state = state;
+        way.flags += std::string(way.flags.empty() ? "" : " ") + "--optimizer-state " + state;
+      }
+      ways.push_back(std::move(way));
+    }
+  }
+  return ways;
+}
+
+std::vector<plan::Departure> BudgetKeeper::departures(const TrainConfig& config,
+                                                      const std::vector<AllowedWay>& ways) const {
+  std::vector<plan::Departure> all;
+  if (ways.empty()) return all;
+  const auto network = make_();
+  const plan::StepShape asked = shape_of(config, *network);
+  for (const AllowedWay& way : ways) {
+    const plan::StepShape shape = shape_of(way.config, *network);
+    all.push_back({.flags = way.flags,
+                   .optimizer_state = shape.optimizer_state,
+                   .updates_inside = shape.updates_inside,
+                   .goes_back_twice = shape.goes_back_twice,
+                   .less_bytes = asked.other_bytes - shape.other_bytes});
+  }
+  return all;
+}
+
+std::int64_t BudgetKeeper::settle() {
+  if (!is_auto() || !choices_.allowed.any()) return 0;
+  plan::JointSearch search =
+      make_search(departures(config_, allowed_ways(config_, choices_.allowed)));
+  const plan::JointPlan best = possible(config_, [&] { return search.best(budget_); });
+  reset_peaks_on(device_);
+  return best.departure ? static_cast<std::int64_t>(*best.departure) + 1 : 0;
 }
 
 // Flags that leave the batch and the network as they are: the first that would fit.
 std::string BudgetKeeper::what_would_help() const {
-  const bool may_update = choices_.update == Update::after && config_.accumulate == 1;
-  const bool may_shrink = config_.optimizer_state == "fp32" && config_.optimizer != "adafactor" &&
-                          config_.precision != "fp64";
-  for (const auto& [inside, eight_bits] :
-       {std::pair(true, false), std::pair(false, true), std::pair(true, true)}) {
-    if ((inside && !may_update) || (eight_bits && !may_shrink)) continue;
-    TrainConfig other = config_;
-    std::string flags;
-    if (inside) {
-      other.update = "inside";
-      flags += " --update inside";
+  const bool may_divide = processes_.all > 1 && choices_.shard != distributed::Shard::gradients;
+  struct Change {
+    bool divides;
+    const char* flags;
+  };
+  constexpr const char* kInside = "--update inside";
+  constexpr const char* kLean = "--optimizer-state 8bit";
+  constexpr const char* kBoth = "--update inside --optimizer-state 8bit";
+  // Those that change no bits first, then one flag before two.
+  constexpr Change kChanges[] = {{false, kInside}, {true, ""},    {true, kInside}, {false, kLean},
+                                 {false, kBoth},   {true, kLean}, {true, kBoth}};
+  struct Kind {
+    std::vector<AllowedWay> ways;
+    std::optional<plan::JointSearch> search;
+  };
+  Kind kinds[2];  // gradients divided as they are; all of them
+  for (const bool divides : {false, true}) {
+    TrainConfig config = config_;
+    if (divides) config.shard = "gradients";
+    kinds[divides].ways =
+        allowed_ways(config, {.lean_state = true, .update_inside = config.accumulate == 1});
+  }
+  for (const auto& [divides, flags] : kChanges) {
+    auto& [ways, search] = kinds[divides];
+    const auto way =
+        std::find_if(ways.begin(), ways.end(),
+                     [&, wanted = flags](const AllowedWay& one) { return one.flags == wanted; });
+    if ((divides && !may_divide) || (*flags != '\0' && way == ways.end())) continue;
+    if (!search) {
+      TrainConfig config = config_;
+      if (divides) config.shard = "gradients";
+      search.emplace(make_, shape_of(config, *make_()), departures(config, ways));
     }
-    if (eight_bits) {
-      other.optimizer_state = "8bit";
-      flags += " --optimizer-state 8bit";
+    plan::JointPlan plan =
+        *flags == '\0' ? search->best_whole(budget_)
+                       : search->best_with(static_cast<std::size_t>(way - ways.begin()), budget_);
+    if (*flags == '\0' && !plan.micro.fits) {
+      plan = search->best_in_parts(budget_).value_or(std::move(plan));
     }
-    if (fits_at_its_leanest(with_optimizer_of(other, shape_))) return ";" + flags + " would fit";
+    if (!plan.micro.fits) continue;
+    const std::string fits =
+        " would fit, in at most " + plan::exact_bytes(plan.micro.smallest_budget);
+    if (divides) {
+      return std::string("; --shard gradients") + (*flags == '\0' ? "" : " ") + flags + fits;
+    }
+    const bool inside = way->config.update != config_.update;
+    const bool lean = way->config.optimizer_state != config_.optimizer_state;
+    return "; " + way->flags + fits + " (--allow " + (lean ? "lean-state" : "") +
+           (lean && inside ? "," : "") + (inside ? "update-inside" : "") +
+           " lets the plan choose it)";
   }
   return "";
 }
 
-std::string BudgetKeeper::why_not(const plan::Plan& plan) const {
+std::string BudgetKeeper::why_not(const plan::JointPlan& plan) const {
   std::string why = named() ? "" : "not enough memory (limited by " + limit_.name + "): ";
-  why += plan::does_not_fit(plan, config_.model + (is_auto() ? "" : " in mode " + config_.mode),
-                            config_.batch);
-  if (!is_auto() && plan.smallest_budget <= budget_) return why + "; --mode auto would fit";
+  why += plan::does_not_fit(
+      plan.micro, config_.model + (is_auto() ? "" : " in mode " + config_.mode), config_.batch);
+  if (!is_auto() && plan.micro.smallest_budget <= budget_) return why + "; --mode auto would fit";
   return why + what_would_help();
 }
 
 void BudgetKeeper::check_fits() {
-  if (plan_.fits) return;
+  if (plan_.micro.fits) return;
   if (!config_.force) {
     const std::string why = why_not(plan_) + "; --force trains anyway";
     if (named()) throw FieldError("budget", why);
@@ -206,48 +265,55 @@ void BudgetKeeper::check_fits() {
 }
 
 void BudgetKeeper::plan_by_shapes(
-    const std::function<void(plan::Planner&, const plan::Plan&)>& show) {
-  plan::Planner planner = make_planner();
-  planner.use(plan::measure_macs_per_second(device_));
-  plan_ = planner.plan(budget_);
-  if (!is_auto()) {
-    const plan::Plan fixed = fixed_plan(planner, choices_.mode);
-    plan_.step = fixed.step;
-    plan_.predicted = fixed.predicted;
-    plan_.fits = fixed.fits;
-    plan_.seconds = planner.seconds(fixed.step);
-  }
-  show(planner, plan_);
+    const std::function<void(plan::JointSearch&, const plan::JointPlan&)>& show) {
+  plan::JointSearch search =
+      make_search(departures(config_, allowed_ways(config_, choices_.allowed)));
+  search.use(plan::measure_macs_per_second(device_));
+  plan_ = is_auto() ? search.best(budget_) : search.in_mode(choices_.mode, budget_);
+  search.add_figures(plan_);
+  show(search, plan_);
 }
 
-plan::Plan BudgetKeeper::decide(models::Model& model) {
-  plan::Planner planner = make_planner();
-  // Nothing is faster than storing all, so times matter only where that does not fit.
-  plan::Plan plan = fixed_plan(planner, is_auto() ? Mode::stored : choices_.mode);
-  if (is_auto() && !plan.fits) {
-    times_ = plan::learn_times(planner, model,
+plan::JointPlan BudgetKeeper::decide(models::Model& model, std::optional<std::int64_t> parts) {
+  plan::JointSearch search = make_search();
+  if (is_auto() && parts) search.only(*parts);
+  plan::JointPlan plan = search.in_mode(is_auto() ? Mode::stored : choices_.mode, budget_);
+  if (is_auto() && !plan.micro.fits) {
+    times_ = plan::learn_times(search, model,
                                {.budget = budget_,
                                 .network = plan::network_name(config_.model, model.tokens()),
                                 .folder = plan::cache_folder(),
                                 .on_message = say_});
-    plan = planner.plan_step(budget_);
+    plan = search.best(budget_);
   }
-  if (!plan.fits) add_advice(plan, planner);
+  if (!plan.micro.fits && !parts) search.add_figures(plan);
   return plan;
 }
 
-void BudgetKeeper::plan(models::Model& model, std::int64_t live) {
-  shape_.other_bytes = live + travelling_bytes_;
-  plan_ = decide(model);
+void BudgetKeeper::plan(models::Model& model, std::int64_t live,
+                        std::optional<std::int64_t> parts) {
+  shape_.other_bytes += live - std::exchange(live_, live);
+  plan_ = decide(model, parts);
+  if (parts && !plan_.micro.fits) {
+    plan_ = decide(model, std::nullopt);
+    if (say_ && plan_.micro.fits) {
+      say_("a batch is computed in " + std::to_string(plan_.parts) + " parts now, and was in " +
+           std::to_string(*parts) + ": sums are rounded differently");
+    }
+  }
   reset_peaks_on(device_);
   check_fits();
-  if (!say_ || !plan_.fits) return;
-  if (named() || (is_auto() && !plan_.step.stores_all())) {
-    const std::string letters = plan::policy_letters(plan_.step);
-    say_("plan: at most " + bytes(plan_.predicted.at_most) + " of " + plan::exact_bytes(budget_) +
-         ", " + std::string(name(nearest_mode(plan_.step))) +
-         (letters.empty() ? "" : " " + letters) +
-         (plan_.step.recompute_between ? ", layers between stacks are recomputed" : ""));
+  if (!say_ || !plan_.micro.fits) return;
+  const StepPlan& step = plan_.micro.step;
+  if (named() || (is_auto() && (!step.stores_all() || plan_.parts > 1))) {
+    const std::string letters = plan::policy_letters(step);
+    say_("plan: at most " + bytes(plan_.micro.predicted.at_most) + " of " +
+         plan::exact_bytes(budget_) +
+         (plan_.parts > 1 ? ", in " + std::to_string(plan_.parts) + " parts of " +
+                                std::to_string(samples()) + " samples"
+                          : "") +
+         ", " + std::string(name(nearest_mode(step))) + (letters.empty() ? "" : " " + letters) +
+         (step.recompute_between ? ", layers between stacks are recomputed" : ""));
   }
 }
 
@@ -270,16 +336,19 @@ bool BudgetKeeper::tighten(std::int64_t step) {
   check_machine(step);
   if (!named()) return false;
   const auto limit = static_cast<double>(budget_);
-  const auto expected = static_cast<double>(plan_.predicted.at_most + excess_);
+  const auto expected = static_cast<double>(plan_.micro.predicted.at_most + excess_);
   const bool beyond = static_cast<double>(peak) > kBeyond * expected;
   if (peak <= budget_ && !(beyond && static_cast<double>(peak) > kNear * limit)) return false;
 
   const std::string took = "step " + std::to_string(step) + " took " + bytes(peak) + " (budget " +
                            plan::exact_bytes(budget_) + ", predicted " +
-                           bytes(plan_.predicted.at_most) + ")";
-  excess_ = std::max(excess_, peak - plan_.predicted.at_most);
-  plan::Plan leaner = make_planner().plan_step(budget_ - excess_);
-  if (!is_auto() || !leaner.fits || leaner.step == plan_.step) {
+                           bytes(plan_.micro.predicted.at_most) + ")";
+  excess_ = std::max(excess_, peak - plan_.micro.predicted.at_most);
+  // In as many parts as before: all processes have the same.
+  plan::JointSearch search = make_search();
+  search.only(plan_.parts);
+  plan::JointPlan leaner = search.best(budget_ - excess_);
+  if (!is_auto() || !leaner.micro.fits || leaner.micro.step == plan_.micro.step) {
     if (peak <= budget_) return false;
     throw std::runtime_error(
         took + ": the budget cannot be kept" +
@@ -287,8 +356,8 @@ bool BudgetKeeper::tighten(std::int64_t step) {
         "; use a larger --budget or a smaller --batch" + (is_auto() ? "" : ", or --mode auto"));
   }
   plan_ = std::move(leaner);
-  plan_.budget = budget_;
-  if (say_) say_(took + "; the new plan is " + plan::policy_letters(plan_.step));
+  plan_.micro.budget = budget_;
+  if (say_) say_(took + "; the new plan is " + plan::policy_letters(plan_.micro.step));
   reset_peaks_on(device_);
   return true;
 }

@@ -1,5 +1,6 @@
 #include "pareprop/train/checkpoint_store.h"
 
+#include <ATen/ops/zeros.h>
 #include <fcntl.h>
 #include <torch/version.h>
 #include <unistd.h>
@@ -7,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <exception>
 #include <stdexcept>
 #include <system_error>
 
@@ -25,6 +27,7 @@ namespace fs = std::filesystem;
 constexpr const char* kWeights = "weights.safetensors";
 constexpr const char* kOptimizer = "optimizer.safetensors";
 constexpr const char* kAverage = "ema.safetensors";
+constexpr std::string_view kShardPrefix = "optimizer-";
 constexpr const char* kState = "state.json";
 constexpr std::string_view kPrefix = "step-";
 // What killed processes leave has a name that goes on after the number: no checkpoint's.
@@ -111,8 +114,9 @@ void remove_leftovers(const fs::path& folder) {
 // A folder that is removed unless it was given its final name.
 class PartialFolder {
  public:
-  explicit PartialFolder(const fs::path& final_path) : final_(final_path), path_(final_path) {
-    path_ += kPartial;
+  static fs::path of(fs::path final_path) { return final_path += kPartial; }
+
+  explicit PartialFolder(const fs::path& final_path) : final_(final_path), path_(of(final_path)) {
     fs::create_directory(path_);
   }
   ~PartialFolder() {
@@ -121,8 +125,6 @@ class PartialFolder {
   }
   PartialFolder(const PartialFolder&) = delete;
   PartialFolder& operator=(const PartialFolder&) = delete;
-
-  const fs::path& path() const { return path_; }
 
   void commit() {
     sync_folder(path_);
@@ -140,17 +142,41 @@ class PartialFolder {
   fs::path final_, path_;
 };
 
+std::string shard_name(int number, int of) {
+  if (of == 1) return kOptimizer;
+  return std::string(kShardPrefix) + std::to_string(number) + "-of-" + std::to_string(of) +
+         ".safetensors";
+}
+
+// Where the manifest lists one of so many shards, all of them; else the one file.
+std::vector<std::string> optimizer_files(const Manifest& manifest) {
+  int of = 1;
+  for (const auto& [name, seal] : manifest.files) {
+    if (!name.starts_with(kShardPrefix)) continue;
+    const std::size_t at = name.rfind("-of-");
+    if (at == std::string::npos) continue;
+    std::from_chars(name.data() + at + 4, name.data() + name.size(), of);
+    break;
+  }
+  constexpr int kMostShards = 1 << 16;
+  std::vector<std::string> names;
+  for (int i = 1; i <= std::clamp(of, 1, kMostShards); ++i) names.push_back(shard_name(i, of));
+  return names;
+}
+
 std::string verify(const fs::path& folder, const Manifest& manifest) {
   const auto named = step_of(folder);
   if (named && *named != manifest.state.step) {
     return std::string(kState) + " is from step " + std::to_string(manifest.state.step) +
            ", but the name of the folder says another step";
   }
-  for (const char* name : {kWeights, kOptimizer}) {
+  std::vector<std::string> needed = optimizer_files(manifest);
+  needed.emplace_back(kWeights);
+  for (const std::string& name : needed) {
     if (!manifest.files.contains(name)) return std::string(kState) + " does not list " + name;
   }
   for (const auto& [name, seal] : manifest.files) {
-    if (name != kWeights && name != kOptimizer && name != kAverage) {
+    if (std::find(needed.begin(), needed.end(), name) == needed.end() && name != kAverage) {
       return std::string(kState) + " lists '" + name + "', which is not a file of a checkpoint";
     }
     if (!fs::is_regular_file(fs::symlink_status(folder / name))) {
@@ -168,6 +194,59 @@ std::string verify(const fs::path& folder, const Manifest& manifest) {
     }
   }
   return {};
+}
+
+FileSeal seal_of(const fs::path& file) {
+  return {.size = fs::file_size(file), .checksum = io::hex(io::file_checksum(file))};
+}
+
+// Runs `action` in all holders, and returns when all have done it. Where it fails in one, all
+// throw: nobody goes on with half of a checkpoint.
+template <typename Action>
+void together(distributed::ProcessGroup& holders, const Action& action) {
+  std::exception_ptr failure;
+  try {
+    action();
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  const at::Tensor failed = at::zeros({holders.world()}, at::kLong);
+  auto* const flags = failed.mutable_data_ptr<std::int64_t>();
+  flags[holders.rank()] = failure ? 1 : 0;
+  holders.all_reduce(failed)->wait();
+  if (failure) std::rethrow_exception(failure);
+  const auto* const end = flags + holders.world();
+  const auto* const first = std::find(flags, flags + holders.world(), 1);
+  if (first == end) return;
+  throw std::runtime_error("the checkpoint was not saved, because rank " +
+                           std::to_string(first - flags) +
+                           " could not write its part; see its message");
+}
+
+void expect_seen(const fs::path& partial) {
+  if (fs::exists(partial)) return;
+  throw std::runtime_error("'" + partial.string() +
+                           "' is not there: with --shard every process writes its part of a "
+                           "checkpoint; expected one folder that all processes see");
+}
+
+// Of all holders, in their order.
+std::vector<FileSeal> all_seals(const FileSeal& own, distributed::ProcessGroup& holders) {
+  const std::int64_t digits = static_cast<std::int64_t>(own.checksum.size());
+  const at::Tensor sizes = at::zeros({holders.world()}, at::kLong);
+  const at::Tensor checksums = at::zeros({holders.world(), digits}, at::kByte);
+  sizes.mutable_data_ptr<std::int64_t>()[holders.rank()] = static_cast<std::int64_t>(own.size);
+  auto* const text = checksums.mutable_data_ptr<std::uint8_t>();
+  std::copy(own.checksum.begin(), own.checksum.end(), text + holders.rank() * digits);
+  // The others add zeros.
+  holders.all_reduce(sizes)->wait();
+  holders.all_reduce(checksums)->wait();
+  std::vector<FileSeal> seals;
+  for (int i = 0; i < holders.world(); ++i) {
+    seals.push_back({.size = static_cast<std::uint64_t>(sizes.const_data_ptr<std::int64_t>()[i]),
+                     .checksum = std::string(text + i * digits, text + (i + 1) * digits)});
+  }
+  return seals;
 }
 
 Manifest read_manifest(const fs::path& folder) {
@@ -196,29 +275,50 @@ CheckpointStore::CheckpointStore(fs::path folder, int keep)
 }
 
 void CheckpointStore::save(const Trained& trained, TrainState state) {
-  if (!is_checkpoints_folder(folder_)) fs::create_directories(folder_);
-  remove_leftovers(folder_);
-  PartialFolder partial(folder_ / folder_name(state.step));
-  models::save_weights(trained.model, partial.path() / kWeights);
-  io::write_safetensors(partial.path() / kOptimizer, trained.optimizer.state());
-  if (trained.average != nullptr) {
-    io::write_safetensors(partial.path() / kAverage, trained.average->state());
-  }
-  const std::int64_t step = state.step;
-  state.versions = {{"pareprop", PAREPROP_VERSION}, {"libtorch", TORCH_VERSION}};
-  Manifest manifest{.state = std::move(state), .files = {}};
-  for (const auto& entry : fs::directory_iterator(partial.path())) {
-    manifest.files[entry.path().filename().string()] = {
-        .size = entry.file_size(), .checksum = io::hex(io::file_checksum(entry.path()))};
-  }
-  io::write_file(partial.path() / kState, format_manifest(manifest));
-  partial.commit();
+  distributed::ProcessGroup& holders = trained.shares.holders();
+  const bool leads = holders.rank() == 0;
+  const fs::path path = folder_ / folder_name(state.step);
+  const std::string shard = shard_name(holders.rank() + 1, holders.world());
+  std::optional<PartialFolder> partial;  // of the one that leads
+  together(holders, [&] {
+    if (!leads) return;
+    if (!is_checkpoints_folder(folder_)) fs::create_directories(folder_);
+    remove_leftovers(folder_);
+    partial.emplace(path);
+  });
+  const fs::path into = PartialFolder::of(path);
+  FileSeal own;
+  together(holders, [&] {
+    expect_seen(into);
+    if (leads) {
+      models::save_weights(trained.model, into / kWeights);
+      if (trained.average != nullptr) {
+        io::write_safetensors(into / kAverage, trained.average->state());
+      }
+    }
+    io::write_safetensors(into / shard, trained.optimizer.state());
+    own = seal_of(into / shard);
+  });
+  const std::vector<FileSeal> seals = all_seals(own, holders);
+  together(holders, [&] {
+    if (!leads) return;
+    const std::int64_t step = state.step;
+    state.versions = {{"pareprop", PAREPROP_VERSION}, {"libtorch", TORCH_VERSION}};
+    Manifest manifest{.state = std::move(state), .files = {}};
+    for (int i = 0; i < holders.world(); ++i) {
+      manifest.files[shard_name(i + 1, holders.world())] = seals[static_cast<std::size_t>(i)];
+    }
+    manifest.files[kWeights] = seal_of(into / kWeights);
+    if (trained.average != nullptr) manifest.files[kAverage] = seal_of(into / kAverage);
+    io::write_file(into / kState, format_manifest(manifest));
+    partial->commit();
 
-  // Later ones are of a run that this one does not continue; they are the user's to remove.
-  int kept = 0;
-  for (const Numbered& each : newest_first(folder_)) {
-    if (each.step <= step && ++kept > keep_) remove_checkpoint(each.folder);
-  }
+    // Later ones are of a run that this one does not continue; they are the user's to remove.
+    int kept = 0;
+    for (const Numbered& each : newest_first(folder_)) {
+      if (each.step <= step && ++kept > keep_) remove_checkpoint(each.folder);
+    }
+  });
 }
 
 StoredCheckpoint open_checkpoint(const fs::path& folder) {
@@ -239,7 +339,8 @@ StoredCheckpoint open_checkpoint(const fs::path& folder) {
     fault = error.what();
   }
   if (!fault.empty()) throw std::runtime_error(what + fault);
-  return {.folder = folder, .state = std::move(manifest.state)};
+  std::vector<std::string> optimizer = optimizer_files(manifest);
+  return {.folder = folder, .state = std::move(manifest.state), .optimizer = std::move(optimizer)};
 }
 
 CheckpointSearch newest_whole(const fs::path& folder) {
@@ -256,9 +357,13 @@ CheckpointSearch newest_whole(const fs::path& folder) {
 }
 
 void load(const StoredCheckpoint& checkpoint, const Trained& trained) {
-  const auto file = [&](const char* name) { return io::SafetensorsFile(checkpoint.folder / name); };
+  const auto file = [&](const std::string& name) {
+    return io::SafetensorsFile(checkpoint.folder / name);
+  };
   models::load_weights(trained.model, file(kWeights));
-  trained.optimizer.load_state(file(kOptimizer));
+  std::vector<io::SafetensorsFile> optimizer;
+  for (const std::string& name : checkpoint.optimizer) optimizer.push_back(file(name));
+  trained.optimizer.load_state(optimizer);
   if (trained.average == nullptr) return;
   if (fs::exists(checkpoint.folder / kAverage)) {
     trained.average->load_state(file(kAverage));

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "pareprop/distributed/shares.h"
 #include "pareprop/models/model.h"
 #include "pareprop/optim/optimizer.h"
 #include "pareprop/train/ema.h"
@@ -15,8 +16,9 @@ namespace pareprop::train {
 // What is trained: what a checkpoint is made of, and loaded into.
 struct Trained {
   models::Model& model;
-  optim::Optimizer& optimizer;
-  Ema* average = nullptr;  // null: none
+  distributed::Shares& shares;
+  optim::Optimizer& optimizer;  // of shares.own()
+  Ema* average = nullptr;       // null: none
 
   std::int64_t state_bytes() const;  // of optimizer and average
 };
@@ -25,12 +27,16 @@ struct Trained {
 struct StoredCheckpoint {
   std::filesystem::path folder;
   TrainState state;
+  std::vector<std::string> optimizer = {};  // the files of its state
 };
 
 // Checkpoints of one run, each a folder "step-00001200" of weights.safetensors,
 // optimizer.safetensors, ema.safetensors (where there is one) and state.json with the checksums
 // of the others. A folder with such a name is always whole: it is written under another one, synced
-// to the disk, and renamed. One process writes; any may read.
+// to the disk, and renamed. Any process may read.
+//
+// Where processes divide the optimizer's state (Shares::holders()), each writes its own:
+// optimizer-1-of-2.safetensors, optimizer-2-of-2.safetensors. The first of them writes the rest.
 class CheckpointStore {
  public:
   // Keeps the `keep` newest. Throws std::invalid_argument for less than 1.
@@ -38,10 +44,11 @@ class CheckpointStore {
 
   // Writes a checkpoint of state.step, durable when this returns, then removes the oldest up to
   // that step beyond `keep`. One of the same step is replaced. Also removes what killed processes
-  // left behind. Creates the folder.
+  // left behind. Creates the folder. Is called by all holders of the state at the same time.
   //
   // Throws std::system_error that names the file and says what the system said (full disk,
-  // permissions). Every checkpoint from before is there then, and nothing half-written.
+  // permissions), and std::runtime_error where another holder failed. Every checkpoint from before
+  // is there then, and nothing half-written.
   void save(const Trained& trained, TrainState state);
 
  private:

@@ -30,7 +30,7 @@ bool may_differ(const std::string& key) {
 // Rank `from`'s, in all processes.
 std::string broadcast_text(const std::string& own, int from, distributed::ProcessGroup& group) {
   const at::Tensor size = at::tensor({static_cast<std::int64_t>(own.size())}, at::kLong);
-  group.broadcast(size, from);
+  group.broadcast(size, from)->wait();
   const auto length = size.item<std::int64_t>();
   if (length < 0 || length > kLongestConfig) {
     throw std::invalid_argument("rank " + std::to_string(from) + " sends a configuration of " +
@@ -39,7 +39,7 @@ std::string broadcast_text(const std::string& own, int from, distributed::Proces
   }
   const at::Tensor bytes = at::zeros({length}, at::kByte);
   if (group.rank() == from) std::memcpy(bytes.mutable_data_ptr(), own.data(), own.size());
-  group.broadcast(bytes, from);
+  group.broadcast(bytes, from)->wait();
   return {static_cast<const char*>(bytes.const_data_ptr()), static_cast<std::size_t>(length)};
 }
 

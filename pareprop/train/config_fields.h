@@ -56,6 +56,11 @@ void visit_fields(Config& c, Visit&& visit) {
         "Bytes that all tensors of one process may take, such as 8GiB; none: the free memory minus "
         "a margin",
         c.budget);
+  visit("allow",
+        "What the plan may change to fit or to be faster, separated by commas: lean-state (the "
+        "optimizer's state in bf16 or 8 bits), update-inside (--update inside); none: nothing that "
+        "changes more than the rounding of sums",
+        c.allow);
   visit("force", "Train even if the plan does not fit in memory", c.force);
   visit("device",
         "Where to compute: auto (an accelerator if there is one, else the CPU), cpu, cuda or "
@@ -67,9 +72,11 @@ void visit_fields(Config& c, Visit&& visit) {
         "auto (exact with bf16, else float)",
         c.streams);
   visit("exact", "The same as --streams exact", c.exact);
-  visit("batch", "Samples in a micro-batch of one process", c.batch);
-  visit("accumulate", "Gradient accumulation: micro-batches in one step of the optimizer",
-        c.accumulate);
+  visit("batch",
+        "Samples in a batch of one process; where memory is short, mode auto may compute it in "
+        "equal parts",
+        c.batch);
+  visit("accumulate", "Gradient accumulation: batches in one step of the optimizer", c.accumulate);
   visit("steps", "Steps of the optimizer; 0: --epochs gives the number", c.steps);
   visit("epochs", "Passes over the data; used if --steps is 0", c.epochs);
   visit("seed", "Random seed for weights, order of samples, augmentation and dropout", c.seed);
@@ -96,6 +103,10 @@ void visit_fields(Config& c, Visit&& visit) {
         "When the optimizer steps: after the backward pass, or inside it, which never holds the "
         "gradients of more than two blocks; with --clip every backward pass runs twice then",
         c.update);
+  visit("shard",
+        "What processes divide among them: none, state (each keeps the optimizer's state of its "
+        "own parameters only), or gradients (these too)",
+        c.shard);
   visit("ema",
         "Decay of the moving average of the weights, which is then used for validation; 0: no "
         "average",

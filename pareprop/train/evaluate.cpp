@@ -5,6 +5,7 @@
 #include <ATen/ops/tensor.h>
 #include <c10/core/GradMode.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 
@@ -44,8 +45,12 @@ Evaluation evaluate(models::Model& model, std::shared_ptr<const data::Batches> d
   const auto checks = std::make_shared<DeferredChecks>();
   bool given_up = false;
   for (std::int64_t i = 0; i < all; ++i) {
-    const data::Batch batch = to_model(batches.next(), model);
-    if (batch.input.size(0) > 0) {
+    const data::Batch whole = batches.next();
+    const std::int64_t in_all = whole.input.size(0);
+    const std::int64_t at_a_time = options.samples > 0 ? options.samples : in_all;
+    for (std::int64_t first = 0; first < in_all; first += at_a_time) {
+      const data::Batch batch =
+          to_model(data::samples_of(whole, first, std::min(at_a_time, in_all - first)), model);
       const at::Tensor scores = model.forward(
           batch, {.pass = std::make_shared<Pass>(0, static_cast<std::uint64_t>(i), checks)});
       const at::Tensor targets = model.row_targets(batch);

@@ -18,7 +18,8 @@ struct Evaluation {
 };
 
 struct EvaluateOptions {
-  int workers = 1;  // threads that prepare data
+  int workers = 1;           // threads that prepare data
+  std::int64_t samples = 0;  // at a time; 0: a whole batch
   // Called after every batch; true in any of the processes: all give up, after the same batch.
   // Null, in all of them: never.
   std::function<bool(std::int64_t done, std::int64_t all)> on_batch = nullptr;

@@ -61,39 +61,42 @@ double squared_norm(const at::Tensor& gradient) {
   return norm * norm;
 }
 
-GradientNorm gradient_norm(const io::NamedTensors& parameters) {
-  GradientNorm result;
-  double sum = 0.0;
+std::vector<double> squared_norms(const io::NamedTensors& parameters) {
+  std::vector<double> squares;
   for (const auto& [name, parameter] : parameters) {
     const at::Tensor gradient = parameter.grad();
-    if (!gradient.defined()) continue;
-    const double own = squared_norm(gradient);
-    if (!std::isfinite(own)) result.first_not_finite = name;  // the last one is nearest the loss
-    sum += own;
+    squares.push_back(gradient.defined() ? squared_norm(gradient) : 0.0);
+  }
+  return squares;
+}
+
+GradientNorm norm_of(const io::NamedTensors& parameters, c10::ArrayRef<double> squares) {
+  GradientNorm result;
+  double sum = 0.0;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    // The last one is nearest the loss.
+    if (!std::isfinite(squares[i])) result.first_not_finite = parameters[i].first;
+    sum += squares[i];
   }
   result.norm = std::sqrt(sum);
   return result;
 }
 
-GradientNorms::GradientNorms(const io::NamedTensors& parameters) {
+GradientNorms::GradientNorms(const io::NamedTensors& parameters) : parameters_(parameters.size()) {
   std::vector<at::Tensor> gradients;
-  for (const auto& [name, parameter] : parameters) {
-    if (!parameter.grad().defined()) continue;
-    names_.push_back(name);
-    gradients.push_back(parameter.grad());
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const at::Tensor gradient = parameters[i].second.grad();
+    if (!gradient.defined()) continue;
+    places_.push_back(i);
+    gradients.push_back(gradient);
   }
   if (!gradients.empty()) norms_ = at::_foreach_norm(gradients, 2, at::kDouble);
 }
 
-GradientNorm GradientNorms::of(c10::ArrayRef<double> values) const {
-  GradientNorm result;
-  double sum = 0.0;
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    if (!std::isfinite(values[i])) result.first_not_finite = names_[i];
-    sum += values[i] * values[i];
-  }
-  result.norm = std::sqrt(sum);
-  return result;
+std::vector<double> GradientNorms::squares(c10::ArrayRef<double> values) const {
+  std::vector<double> squares(parameters_);
+  for (std::size_t i = 0; i < values.size(); ++i) squares[places_[i]] = values[i] * values[i];
+  return squares;
 }
 
 std::string first_not_finite(const io::NamedTensors& tensors) {

@@ -20,22 +20,26 @@ struct GradientNorm {
   std::string first_not_finite = {};
 };
 
-// Of the gradients of `parameters`, which are in the order of the network; those without one are
-// left out.
-GradientNorm gradient_norm(const io::NamedTensors& parameters);
+// Of gradients with these squared norms, one a parameter. `parameters` are in the order of the
+// network.
+GradientNorm norm_of(const io::NamedTensors& parameters, c10::ArrayRef<double> squares);
+
+// The squared norm of the gradient of each parameter; 0 of one that has none.
+std::vector<double> squared_norms(const io::NamedTensors& parameters);
 
 // The same in two parts, for devices whose values are read together with others (Note [Reads after
-// the step]): making it issues what computes the norms, of() tells what their values say.
+// the step]): making it issues what computes the norms, squares() tells what their values say.
 class GradientNorms {
  public:
   explicit GradientNorms(const io::NamedTensors& parameters);
 
   const std::vector<at::Tensor>& numbers() const { return norms_; }
-  GradientNorm of(c10::ArrayRef<double> values) const;
+  std::vector<double> squares(c10::ArrayRef<double> values) const;
 
  private:
-  std::vector<std::string> names_;
-  std::vector<at::Tensor> norms_;  // of each gradient, one number
+  std::size_t parameters_;
+  std::vector<std::size_t> places_;  // of those with a gradient
+  std::vector<at::Tensor> norms_;    // of each gradient, one number
 };
 
 // The first of `tensors` with a value that is not finite; empty: all are.

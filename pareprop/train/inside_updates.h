@@ -6,23 +6,23 @@
 #include <unordered_map>
 #include <vector>
 
-#include "pareprop/distributed/process_group.h"
+#include "pareprop/distributed/shares.h"
 #include "pareprop/optim/optimizer.h"
 #include "pareprop/reversible/taken_gradients.h"
 #include "pareprop/trace/recorder.h"
-#include "pareprop/train/gradient_norm.h"
 
 namespace pareprop::train {
 
 // Steps an optimizer inside the backward pass (Note [Updates inside the backward pass]). The
 // weights get the same bits as from Optimizer::step() after it. Among several processes the
 // gradients of a block are averaged first, while the block below is computed; those outside of the
-// stacks wait for the end of the pass, so that all processes send in the same order.
+// stacks wait for the end of the pass, so that all processes send in the same order. Where state is
+// divided (Note [Shares]), the owner of a parameter alone gets the mean and updates it; the others
+// have its weights after Shares::gather_weights().
 class InsideUpdates {
  public:
-  // All outlive it.
-  InsideUpdates(const Network& network, optim::Optimizer& optimizer,
-                distributed::ProcessGroup& group);
+  // The optimizer is that of shares.own(). All outlive it.
+  InsideUpdates(const Network& network, optim::Optimizer& optimizer, distributed::Shares& shares);
 
   // For the passes whose gradients it takes.
   const std::shared_ptr<GradientTaker>& taker() const { return taker_; }
@@ -34,20 +34,22 @@ class InsideUpdates {
   // After it: all that was sent has come back and was used.
   void finish();
 
-  // The norm of all gradients of that pass. On an accelerator `values` are those of numbers(), read
-  // by whoever reads (Note [Reads after the step]); on the CPU there are none.
+  // The squared norm of the gradient of each of shares.own() in that pass. On an accelerator
+  // `values` are those of numbers(), read by whoever reads (Note [Reads after the step]); on the
+  // CPU there are none.
   const std::vector<at::Tensor>& numbers() const { return norms_; }
-  GradientNorm norm(c10::ArrayRef<double> values) const;
+  std::vector<double> squares(c10::ArrayRef<double> values) const;
 
   // Whether a weight may have been changed since begin_stepping().
   bool changed_weights() const { return changed_; }
 
  private:
   struct Gradients {
-    std::vector<std::size_t> places;  // in the optimizer's parameters
+    std::vector<std::size_t> places;  // in Shares::all()
     std::vector<at::Tensor> gradients;
   };
   struct Travelling {
+    int owner = 0;
     Gradients gradients;  // views of `flat`
     at::Tensor flat;
     std::unique_ptr<distributed::Pending> sending;
@@ -56,13 +58,14 @@ class InsideUpdates {
 
   void begin(TraceRecorder* recorder);
   void take(const BlockGradients& block);
-  void send(Gradients own);
+  void send(const Gradients& of_block);
+  void send_to(int owner, Gradients gradients);
   void receive_first();
   void use(const Gradients& final);
   bool all_finite(const Gradients& final);
 
   optim::Optimizer& optimizer_;
-  distributed::ProcessGroup& group_;
+  distributed::Shares& shares_;
   std::unordered_map<const c10::TensorImpl*, std::size_t> places_;
   std::shared_ptr<GradientTaker> taker_;
 
@@ -72,9 +75,9 @@ class InsideUpdates {
   double learning_rate_ = 0.0, gradient_factor_ = 1.0;
   std::deque<Travelling> travelling_;
   std::vector<Gradients> outside_;        // of several processes: they wait for the end
-  std::vector<double> squares_;           // on the CPU, one a parameter: of its gradient
+  std::vector<double> squares_;           // on the CPU, one a parameter of own()
   std::vector<at::Tensor> norms_;         // on an accelerator, of one gradient each
-  std::vector<std::size_t> norm_places_;  // of which parameter
+  std::vector<std::size_t> norm_places_;  // of which parameter of own()
 };
 
 }  // namespace pareprop::train

@@ -29,23 +29,30 @@ std::optional<Ema> make_average(const TrainConfig& config, const models::Model& 
 }  // namespace
 
 Learner make_learner(const TrainConfig& config, const TrainChoices& choices,
-                     const TrainingData& data, c10::Device device) {
+                     const TrainingData& data, c10::Device device,
+                     distributed::ProcessGroup& group) {
   auto model = make_network(config, choices.numerics, data, device);
-  auto optimizer = optim::make_optimizer(models::trained_parameters(*model), choices.optimizer);
+  auto shares = std::make_unique<distributed::Shares>(models::trained_parameters(*model), group,
+                                                      choices.shard);
+  auto optimizer = optim::make_optimizer(shares->own(), choices.optimizer);
   std::optional<Ema> average = make_average(config, *model);
-  return {std::move(model), std::move(optimizer), std::move(average)};
+  return {std::move(model), std::move(shares), std::move(optimizer), std::move(average)};
 }
 
-plan::MakeState optimizer_state(const TrainConfig& config, const TrainChoices& choices) {
-  return [options = choices.optimizer,
-          averaged = config.ema > 0.0](const std::vector<at::Tensor>& weights) {
-    std::vector<at::Tensor> state = optim::state_tensors(weights, options);
-    if (!averaged) return state;
+plan::MakeState optimizer_state(const TrainChoices& choices) {
+  return [options = choices.optimizer](const std::vector<at::Tensor>& weights) {
+    return optim::state_tensors(weights, options);
+  };
+}
+
+plan::MakeState with_average(plan::MakeState state) {
+  return [state = std::move(state)](const std::vector<at::Tensor>& weights) {
+    std::vector<at::Tensor> all = state(weights);
     for (at::Tensor& average : plan::copies_of_weights(1)(weights)) {
-      state.push_back(std::move(average));
+      all.push_back(std::move(average));
     }
-    state.push_back(at::empty({}, at::TensorOptions(at::kLong).device(at::kMeta)));  // its updates
-    return state;
+    all.push_back(at::empty({}, at::TensorOptions(at::kLong).device(at::kMeta)));  // its updates
+    return all;
   };
 }
 

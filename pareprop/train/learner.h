@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 
+#include "pareprop/distributed/shares.h"
 #include "pareprop/models/model.h"
 #include "pareprop/plan/dry_step.h"
 #include "pareprop/train/checkpoint_store.h"
@@ -14,18 +15,23 @@ namespace pareprop::train {
 // A network and what trains it: what a run makes once, and what its checkpoints hold.
 struct Learner {
   std::shared_ptr<models::Model> model;
-  std::unique_ptr<optim::Optimizer> optimizer;
-  std::optional<Ema> average;  // none: weights are not averaged
+  std::unique_ptr<distributed::Shares> shares;
+  std::unique_ptr<optim::Optimizer> optimizer;  // of shares->own()
+  std::optional<Ema> average;                   // none: weights are not averaged
 
-  Trained trained() { return {*model, *optimizer, average ? &*average : nullptr}; }
+  Trained trained() { return {*model, *shares, *optimizer, average ? &*average : nullptr}; }
 };
 
 // With its first weights and what it computes with; how it is trained is not planned yet. Throws
 // what make_model() and set_first_weights() throw.
+// The group outlives it.
 Learner make_learner(const TrainConfig& config, const TrainChoices& choices,
-                     const TrainingData& data, c10::Device device);
+                     const TrainingData& data, c10::Device device,
+                     distributed::ProcessGroup& group);
 
-// The state that its optimizer and its average will hold. For plans, before it is made.
-plan::MakeState optimizer_state(const TrainConfig& config, const TrainChoices& choices);
+// The state that the optimizer has for weights. For plans, before it is made.
+plan::MakeState optimizer_state(const TrainChoices& choices);
+// That and an average of the weights, which every process has whole.
+plan::MakeState with_average(plan::MakeState state);
 
 }  // namespace pareprop::train

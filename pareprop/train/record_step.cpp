@@ -54,7 +54,8 @@ RecordedStep record_step(models::Model& model, const RecordOptions& options) {
   TraceRecorder recorder(model);
   optim::AdamW optimizer(models::trained_parameters(model));
   const auto group = distributed::make_process_group({});
-  distributed::GradientBuckets buckets(model, *group);
+  distributed::Shares shares(optimizer.parameters(), *group);
+  distributed::GradientBuckets buckets(model, shares);
   data::Prefetcher batches(std::make_shared<ExampleBatches>(model, options.batch, options.seed),
                            {.workers = 0});
   BatchFeed feed(batches, model);
@@ -66,7 +67,7 @@ RecordedStep record_step(models::Model& model, const RecordOptions& options) {
       recorder.begin(options.title);
     }
     const StepOutcome outcome =
-        run_step({model, optimizer, nullptr, buckets, *group, last ? &recorder : nullptr},
+        run_step({model, optimizer, nullptr, buckets, shares, last ? &recorder : nullptr},
                  {.batch = options.batch, .seed = options.seed}, feed, kLearningRate, false);
     if (!outcome.not_finite.empty()) {
       throw std::runtime_error("step " + std::to_string(step) + ": " + outcome.not_finite +
@@ -75,7 +76,7 @@ RecordedStep record_step(models::Model& model, const RecordOptions& options) {
     traced.loss = outcome.loss;
   }
   traced.trace = recorder.finish();
-  traced.memory = usage_of(model, Trained{model, optimizer}.state_bytes());
+  traced.memory = usage_of(model, Trained{model, shares, optimizer}.state_bytes());
   return traced;
 }
 

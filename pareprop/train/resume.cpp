@@ -14,34 +14,59 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Fields without which the next batch would not be the next one, or the weights not the same, and
-// those that the state of the optimizer is made by.
-constexpr const char* kFixed[] = {"data", "batch",     "accumulate",
-                                  "seed", "optimizer", "optimizer_state"};
+// Fields, besides the batch, without which the next batch would not be the next one, or the weights
+// not the same, and those that the state of the optimizer is made by.
+constexpr const char* kFixed[] = {"data", "accumulate", "seed", "optimizer", "optimizer_state"};
 
 // Fields that say nothing about how the weights come about.
-constexpr const char* kFree[] = {"out",       "resume", "save_every", "save_minutes", "keep",
-                                 "log_every", "trace",  "workers",    "timeout",      "time_limit",
-                                 "mode",      "budget", "tokenizer",  "force"};
+constexpr const char* kFree[] = {"out",       "resume",     "save_every", "save_minutes",
+                                 "keep",      "log_every",  "trace",      "workers",
+                                 "timeout",   "time_limit", "mode",       "budget",
+                                 "tokenizer", "force",      "allow",      "shard"};
 
 bool is_one_of(std::span<const char* const> keys, const std::string& key) {
   return std::any_of(keys.begin(), keys.end(), [&](const char* one) { return key == one; });
 }
 
+// The samples of a batch follow from its number and from how many all processes take of it. With
+// as many as before the next batch is the one that follows; with others it is cut otherwise, and
+// samples of this epoch come twice or not at all. Which, nobody would want without knowing.
+void check_processes(const TrainConfig& before, const TrainConfig& config, int world,
+                     const StoredCheckpoint& checkpoint,
+                     const std::function<void(const std::string&)>& on_message) {
+  const int wrote = checkpoint.state.world;
+  const std::int64_t was = before.batch * wrote, is = config.batch * world;
+  if (wrote == world && before.batch == config.batch) return;
+  const std::string there = checkpoint.folder.string() + " was trained with --batch " +
+                            std::to_string(before.batch) + " by " + std::to_string(wrote) +
+                            (wrote == 1 ? " process" : " processes");
+  if (wrote == world || (was != is && before.batch != config.batch)) {
+    const std::string same = was % world == 0 ? "--batch " + std::to_string(was / world)
+                                              : "--batch " + std::to_string(before.batch) +
+                                                    ", with which a step has other samples,";
+    throw std::invalid_argument(there + ", but now it is --batch " + std::to_string(config.batch) +
+                                " with " + std::to_string(world) + ": use " + same +
+                                " or start another run from these weights (--weights)");
+  }
+  if (!on_message) return;
+  on_message(there + ", and goes on with --batch " + std::to_string(config.batch) + " in " +
+             std::to_string(world) +
+             (was == is ? ": the batches are the same, divided otherwise"
+                        : ": a micro-batch has " + std::to_string(is) + " samples instead of " +
+                              std::to_string(was) +
+                              ", so some samples of this epoch come twice or not at all"));
+}
+
 void check_fits(const TrainConfig& config, int world, const StoredCheckpoint& checkpoint,
                 const std::function<void(const std::string&)>& on_message) {
   const std::string where = checkpoint.folder.string();
-  if (checkpoint.state.world != world) {
-    throw std::invalid_argument(
-        where + " was written by " + std::to_string(checkpoint.state.world) +
-        " processes, but now there are " + std::to_string(world) +
-        ": start the same number, or start another run from these weights (--weights)");
-  }
   TrainConfig before;
   apply_json(before, checkpoint.state.config, where);
+  check_processes(before, config, world, checkpoint, on_message);
   const auto was = fields(before), is = fields(config);
   for (std::size_t i = 0; i < is.size(); ++i) {
     if (is[i].value == was[i].value || is_one_of(kFree, is[i].key)) continue;
+    if (is[i].key == "batch") continue;  // check_processes
     const auto shown = [](const std::string& value) { return value.empty() ? "none" : value; };
     const std::string change =
         flag_name(is[i].key) + " " + shown(was[i].value) + ", but now it is " + shown(is[i].value);

@@ -14,9 +14,10 @@ namespace pareprop::train {
 // that are damaged are passed over with `auto`, and told to `on_message` (may be null).
 //
 // Throws std::invalid_argument when something in the folder is in the way (check_parts_of_run),
-// when the folder holds a run already and config.resume is empty, when the checkpoint was written
-// by another number of processes, or when batches would not be the ones that follow: another batch
-// size, seed or data set. std::runtime_error when a checkpoint that was named is damaged.
+// when the folder holds a run already and config.resume is empty, or when batches would not be the
+// ones that follow: another batch size, seed or data set. Another number of processes is told; it
+// goes with the same batch size, or with one that leaves as many samples to a step.
+// std::runtime_error when a checkpoint that was named is damaged.
 std::optional<StoredCheckpoint> find_checkpoint(
     const TrainConfig& config, int world,
     const std::function<void(const std::string&)>& on_message);

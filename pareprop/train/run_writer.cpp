@@ -24,13 +24,14 @@ std::string listed(const std::vector<std::string>& names) {
 }  // namespace
 
 RunWriter::RunWriter(const TrainConfig& config, const RunFolder* folder, const TrainingData& data,
-                     const models::Model& model, const TrainState* resumed, Say say)
+                     const Trained& trained, const TrainState* resumed, Say say)
     : config_(config),
       say_(std::move(say)),
       folder_(folder),
       saved_at_(std::chrono::steady_clock::now()) {
+  const bool saves = folder_ != nullptr || !trained.shares.holds_all();
+  if (saves) store_.emplace(checkpoint_folder(config_.out), config_.keep);
   if (folder_ == nullptr) return;
-  store_.emplace(checkpoint_folder(config_.out), config_.keep);
   if (resumed == nullptr) {
     if (const auto names = set_aside(config_.out); !names.empty() && say_) {
       say_("files of an earlier attempt were renamed to " + listed(names));
@@ -41,7 +42,7 @@ RunWriter::RunWriter(const TrainConfig& config, const RunFolder* folder, const T
   const bool evaluated = resumed != nullptr && !resumed->losses.empty();
   log_.emplace(config_.out, step, evaluated ? resumed->losses.back().step : 0);
   best_.emplace(best_weights_file(config_.out));
-  write_run_files(config_.out, config_, data, model);
+  write_run_files(config_.out, config_, data, trained.model);
   best_->forget_after(step);
   // They are not the last any more, and are written again at the end.
   fs::remove(weights_file(config_.out));
@@ -70,8 +71,8 @@ bool RunWriter::checkpoint_due(std::int64_t step) const {
 }
 
 void RunWriter::save(const Trained& trained, TrainState state) {
-  if (folder_ == nullptr) return;
-  folder_->check_there();
+  if (!store_) return;
+  check_folder();
   store_->save(trained, std::move(state));
   saved_at_ = std::chrono::steady_clock::now();
 }

@@ -18,7 +18,8 @@ namespace pareprop::train {
 struct TrainResult;
 
 // All that a run writes to its folder, but for the trace of a step (run_trace.h). One of the
-// processes that train together writes; in the others every call does nothing.
+// processes that train together writes; in the others every call does nothing, but for save() where
+// they divide the optimizer's state.
 class RunWriter {
  public:
   using Say = std::function<void(const std::string&)>;
@@ -28,7 +29,7 @@ class RunWriter {
   // earlier attempt left gets other names. What is not true any more of the resumed run is removed
   // last: when this throws, all is there still. `config` and `folder` outlive it.
   RunWriter(const TrainConfig& config, const RunFolder* folder, const TrainingData& data,
-            const models::Model& model, const TrainState* resumed, Say say);
+            const Trained& trained, const TrainState* resumed, Say say);
 
   // Weights of the model are those that were evaluated at this step, the last so far. Keeps them
   // where they are the best: what was kept of a later step is removed when a run is resumed.
@@ -38,6 +39,7 @@ class RunWriter {
   bool checkpoint_due(std::int64_t step) const;
   // Whether there are checkpoints before the end.
   bool saves_on_the_way() const { return config_.save_every != 0; }
+  // By all holders of the state (CheckpointStore::save).
   void save(const Trained& trained, TrainState state);
 
   // Throws when the folder is gone.
@@ -59,8 +61,8 @@ class RunWriter {
  private:
   const TrainConfig& config_;
   const Say say_;
-  const RunFolder* const folder_;  // null, and none of those below: another process writes
-  std::optional<CheckpointStore> store_;
+  std::optional<CheckpointStore> store_;  // none: another process writes all that is trained
+  const RunFolder* const folder_;         // null, and none of those below: another process writes
   std::optional<MetricsLog> log_;
   std::optional<BestWeights> best_;
   std::chrono::steady_clock::time_point saved_at_;

@@ -328,6 +328,26 @@ optim::OptimizerOptions optimizer_of(const TrainConfig& c) {
 
 }  // namespace
 
+Allowed parse_allowed(std::string_view text) {
+  Allowed allowed;
+  while (!text.empty()) {
+    const std::size_t comma = std::min(text.find(','), text.size());
+    const std::string_view word = text.substr(0, comma);
+    if (word == "lean-state") {
+      allowed.lean_state = true;
+    } else if (word == "update-inside") {
+      allowed.update_inside = true;
+    } else {
+      throw std::invalid_argument(
+          "expected lean-state, update-inside, or both separated by a "
+          "comma, got '" +
+          std::string(word) + "'");
+    }
+    text.remove_prefix(std::min(comma + 1, text.size()));
+  }
+  return allowed;
+}
+
 TrainChoices choices_of(const TrainConfig& c) {
   TrainChoices choices{.mode = parsed("mode", c.mode, parse_mode),
                        .numerics = parsed("precision", c, numerics_of),
@@ -340,7 +360,13 @@ TrainChoices choices_of(const TrainConfig& c) {
                "expected after, because --accumulate is " + text_of(c.accumulate) +
                    ": between micro-batches the gradients of all weights have to be kept; use a "
                    "larger --batch and --mode reprop instead");
+  choices.shard = parsed("shard", c.shard, distributed::parse_shard);
   if (!c.budget.empty()) choices.budget = parsed("budget", c.budget, text::parse_byte_size);
+  choices.allowed = parsed("allow", c.allow, parse_allowed);
+  expect_field(!choices.allowed.any() || choices.mode == Mode::automatic, "allow",
+               "expected none, because --mode is " + c.mode + ": only --mode auto searches");
+  expect_field(!choices.allowed.update_inside || c.accumulate == 1, "allow",
+               "expected no update-inside, because --accumulate is " + text_of(c.accumulate));
   return choices;
 }
 

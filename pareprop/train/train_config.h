@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "pareprop/distributed/shard.h"
 #include "pareprop/graph/policy.h"
 #include "pareprop/models/overrides.h"
 #include "pareprop/optim/make_optimizer.h"
@@ -49,6 +50,7 @@ struct TrainConfig {
   // How it is trained
   std::string mode = "auto";
   std::string budget = {};
+  std::string allow = {};
   bool force = false;
   std::string device = "auto";
   std::string precision = "fp32";
@@ -74,6 +76,7 @@ struct TrainConfig {
   double eps = 1e-8;
   double clip = 1.0;
   std::string update = "after";
+  std::string shard = "none";
   double ema = 0.0;
 
   // What is kept and said
@@ -136,6 +139,18 @@ std::string flag_name(std::string_view key);
 // blocks are alive instead of all (Note [Updates inside the backward pass]).
 enum class Update { after, inside };
 
+// What the search for the fastest plan may change, beyond what only rounds sums differently.
+struct Allowed {
+  bool lean_state = false;     // the optimizer's state in bf16 or eight bits
+  bool update_inside = false;  // Update::inside
+
+  bool any() const { return lean_state || update_inside; }
+};
+
+// What `--allow` says: "lean-state", "update-inside", or both separated by a comma. Throws
+// std::invalid_argument.
+Allowed parse_allowed(std::string_view text);
+
 // What words of a configuration mean. Whoever acts on one of them reads it here.
 struct TrainChoices {
   Mode mode = Mode::automatic;
@@ -143,7 +158,9 @@ struct TrainChoices {
   Decay decay = Decay::cosine;
   optim::OptimizerOptions optimizer = {};
   Update update = Update::after;
+  distributed::Shard shard = distributed::Shard::none;
   std::optional<std::int64_t> budget = std::nullopt;  // bytes; none: what is free
+  Allowed allowed = {};
 };
 
 // Throws FieldError for the first value that is out of its range.

@@ -20,10 +20,11 @@ constexpr int kFormat = 1;
 json to_json(const TrainState& state) {
   json losses = json::array();
   for (const LossPoint& point : state.losses) losses.push_back({point.step, point.loss});
-  return {{"step", state.step},       {"data_position", state.data_position},
-          {"seed", state.seed},       {"world", state.world},
-          {"seconds", state.seconds}, {"config", state.config},
-          {"losses", losses},         {"versions", state.versions}};
+  return {{"step", state.step},        {"data_position", state.data_position},
+          {"seed", state.seed},        {"world", state.world},
+          {"parts", state.parts},      {"seconds", state.seconds},
+          {"config", state.config},    {"losses", losses},
+          {"versions", state.versions}};
 }
 
 // JSON has no infinities: they are written as null.
@@ -36,7 +37,9 @@ TrainState state_of(const json& value) {
                    .data_position = value.at("data_position").get<std::int64_t>(),
                    .seed = value.at("seed").get<std::uint64_t>(),
                    .world = value.at("world").get<int>(),
-                   .seconds = value.value("seconds", 0.0),  // not there in the first versions
+                   // Neither is there in the first versions.
+                   .parts = value.value("parts", std::int64_t{1}),
+                   .seconds = value.value("seconds", 0.0),
                    .config = value.at("config").get<std::string>()};
   for (const json& point : value.at("losses")) {
     state.losses.push_back({point.at(0).get<std::int64_t>(), number(point.at(1))});

@@ -23,6 +23,7 @@ struct TrainState {
   std::int64_t data_position = 0;  // the number of the next batch
   std::uint64_t seed = 0;
   int world = 1;                                     // processes that trained together
+  std::int64_t parts = 1;                            // that a batch was computed in
   double seconds = 0.0;                              // of training, before and after restarts
   std::string config = {};                           // the run's configuration, as text
   std::vector<LossPoint> losses = {};                // as far as the caller wants to remember them

@@ -9,6 +9,7 @@
 #include "pareprop/device/torch_error.h"
 #include "pareprop/ops/device_path.h"
 #include "pareprop/ops/random_stream.h"
+#include "pareprop/reversible/added_gradients.h"
 #include "pareprop/reversible/deferred_checks.h"
 #include "pareprop/train/evaluate.h"
 #include "pareprop/train/gradient_norm.h"
@@ -18,19 +19,20 @@ namespace {
 
 struct Sums {
   double loss = 0.0, right = 0.0, rows = 0.0, stop = 0.0;
+  double changed = 0.0;     // processes that changed weights in the backward pass
   bool can_go_back = true;  // as far as is known: the loss of the last micro-step is finite
 
   Sums over(distributed::ProcessGroup& group, TraceRecorder* recorder) const {
     const TraceScope scope(group.world() > 1 ? recorder : nullptr, StepKind::communication,
                            "sums of loss and rows");
-    const at::Tensor all = at::tensor({loss, right, rows, stop}, at::kDouble);
+    const at::Tensor all = at::tensor({loss, right, rows, stop, changed}, at::kDouble);
     group.all_reduce(all)->wait();
     const double* sum = all.const_data_ptr<double>();
-    return {.loss = sum[0], .right = sum[1], .rows = sum[2], .stop = sum[3]};
+    return {.loss = sum[0], .right = sum[1], .rows = sum[2], .stop = sum[3], .changed = sum[4]};
   }
 };
 
-data::Batch next_batch(const StepParts& parts, BatchFeed& batches) {
+BatchFeed::Part next_part(const StepParts& parts, BatchFeed& batches) {
   const TraceScope scope(parts.recorder, StepKind::data,
                          "batch " + std::to_string(batches.number()));
   return batches.next();
@@ -52,6 +54,8 @@ ForwardPass run_forward(const StepParts& parts, const data::Batch& batch,
     loss = parts.model.loss(batch, {.pass = pass}, &scores);
   }
   const auto rows = static_cast<double>(scores.size(0));
+  // A part of a text in which nothing is masked. With updates inside, batches have no parts.
+  if (rows == 0.0 && parts.inside == nullptr) return {};
   sums.rows += rows;
   // Streams that are not finite cannot be recovered, and the drift of such a pass means nothing.
   checks.add({loss.detach(), right_rows(scores, parts.model.row_targets(batch))},
@@ -74,23 +78,28 @@ void run_backward(const StepParts& parts, const ForwardPass& forward, double div
   loss.backward(/*gradient=*/{}, /*retain_graph=*/again);
 }
 
+// Of all parameters, from what this process has of its own: the same in all processes.
+GradientNorm norm_in_all(const StepParts& parts, const std::vector<double>& own_squares) {
+  return norm_of(parts.shares.all(), parts.shares.joined(own_squares));
+}
+
 // The one time that the host waits for the device in a step (Note [Reads after the step]): before
 // the optimizer, so that a step that went wrong leaves the weights as they are. While AdamW runs,
 // the host issues the next step.
 GradientNorm read_step(const StepParts& parts, DeferredChecks& checks) {
   const TraceScope scope(parts.recorder, StepKind::optimizer, "norms, and the end of the passes");
-  const GradientNorms norms(parts.optimizer.parameters());
-  GradientNorm norm;
+  const GradientNorms norms(parts.shares.own());
+  std::vector<double> squares = norms.squares({});
   checks.add(norms.numbers(), [&](c10::ArrayRef<double> values) {
-    norm = norms.of(values);
+    squares = norms.squares(values);
     return true;
   });
   checks.run();
-  return norm;
+  return norm_in_all(parts, squares);
 }
 
 std::uint64_t dropout_seed(const StepParts& parts, const StepOptions& options) {
-  return random_key({options.seed, static_cast<std::uint64_t>(parts.group.rank())});
+  return random_key({options.seed, static_cast<std::uint64_t>(parts.shares.group().rank())});
 }
 
 StepOutcome outcome_of(const StepParts& parts, const Sums& all, const GradientNorm& norm,
@@ -103,7 +112,7 @@ StepOutcome outcome_of(const StepParts& parts, const Sums& all, const GradientNo
   if (!norm.first_not_finite.empty()) {
     outcome.not_finite = "the gradient of " + norm.first_not_finite;
   } else if (!std::isfinite(outcome.loss)) {
-    const std::string bad = first_not_finite(parts.optimizer.parameters());
+    const std::string bad = first_not_finite(parts.shares.all());
     outcome.not_finite =
         bad.empty() ? "the loss, computed with finite parameters," : "the parameter " + bad;
   }
@@ -111,20 +120,30 @@ StepOutcome outcome_of(const StepParts& parts, const Sums& all, const GradientNo
 }
 
 bool reads_wait(const StepParts& parts) {
-  const io::NamedTensors& trained = parts.optimizer.parameters();
+  const io::NamedTensors& trained = parts.shares.all();
   return !trained.empty() && pareprop::reads_wait(trained.front().second.device());
 }
 
 // The norm of the gradients that the last backward pass gave to `inside`; the one time that the
 // host waits for the device.
 GradientNorm read_inside(const StepParts& parts, DeferredChecks& checks) {
-  GradientNorm norm = parts.inside->norm({});
+  std::vector<double> squares = parts.inside->squares({});
   checks.add(parts.inside->numbers(), [&](c10::ArrayRef<double> values) {
-    norm = parts.inside->norm(values);
+    squares = parts.inside->squares(values);
     return true;
   });
   checks.run();
-  return norm;
+  return norm_in_all(parts, squares);
+}
+
+// After the optimizer's. A process that is lost now has left some with weights of before the step.
+void end_update(const StepParts& parts) {
+  try {
+    parts.shares.gather_weights(parts.recorder);
+  } catch (const std::exception& error) {
+    throw HalfTakenStep(error.what());
+  }
+  if (parts.average != nullptr) parts.average->update();
 }
 
 StepOutcome run_step_inside(const StepParts& parts, const StepOptions& options, BatchFeed& batches,
@@ -133,15 +152,16 @@ StepOutcome run_step_inside(const StepParts& parts, const StepOptions& options, 
   const auto samples = static_cast<double>(options.batch);
   Sums own{.stop = wants_stop ? 1.0 : 0.0};
   const auto checks = std::make_shared<DeferredChecks>();
-  const auto number = static_cast<std::uint64_t>(batches.number());
-  const data::Batch batch = next_batch(parts, batches);
+  const BatchFeed::Part fed = next_part(parts, batches);
   const ForwardPass forward = run_forward(
-      parts, batch,
-      std::make_shared<Pass>(dropout_seed(parts, options), number, checks, inside.taker()), own);
+      parts, fed.batch,
+      std::make_shared<Pass>(dropout_seed(parts, options), static_cast<std::uint64_t>(fed.number),
+                             checks, inside.taker()),
+      own);
   // All processes have to know how many rows there are, and whether one has a bad loss, before the
   // first weight changes.
-  const Sums before = own.over(parts.group, parts.recorder);
-  const double factor = samples * parts.group.world() / before.rows;
+  const Sums before = own.over(parts.shares.group(), parts.recorder);
+  const double factor = samples * parts.shares.group().world() / before.rows;
   GradientNorm norm;
   double clip = 1.0;
   bool goes_back = std::isfinite(before.loss);
@@ -153,7 +173,6 @@ StepOutcome run_step_inside(const StepParts& parts, const StepOptions& options, 
     clip = clip_factor(norm.norm * factor, options.clip);
     goes_back = norm.first_not_finite.empty();
   }
-  bool half_taken = false;
   if (goes_back) {
     inside.begin_stepping(learning_rate, factor * clip, parts.recorder);
     try {
@@ -164,13 +183,13 @@ StepOutcome run_step_inside(const StepParts& parts, const StepOptions& options, 
       if (!inside.changed_weights()) throw;
       throw HalfTakenStep(explained(error));
     }
-    half_taken = inside.changed_weights();
+    own.changed = inside.changed_weights() ? 1.0 : 0.0;
   }
   batches.copy_ahead();
-  const Sums all = own.over(parts.group, parts.recorder);
+  const Sums all = own.over(parts.shares.group(), parts.recorder);
   StepOutcome outcome = outcome_of(parts, all, norm, factor);
-  outcome.half_taken = half_taken && !outcome.not_finite.empty();
-  if (outcome.not_finite.empty() && parts.average != nullptr) parts.average->update();
+  outcome.half_taken = all.changed > 0.0 && !outcome.not_finite.empty();
+  if (outcome.not_finite.empty()) end_update(parts);
   return outcome;
 }
 
@@ -178,7 +197,7 @@ StepOutcome run_step_inside(const StepParts& parts, const StepOptions& options, 
 
 StepOutcome run_step(const StepParts& parts, const StepOptions& options, BatchFeed& batches,
                      double learning_rate, bool wants_stop) {
-  for (const auto& [name, parameter] : parts.optimizer.parameters()) {
+  for (const auto& [name, parameter] : parts.shares.all()) {
     parameter.mutable_grad().reset();
   }
   if (parts.inside != nullptr) {
@@ -191,15 +210,20 @@ StepOutcome run_step(const StepParts& parts, const StepOptions& options, BatchFe
   Sums own{.stop = wants_stop ? 1.0 : 0.0};
   const auto checks = std::make_shared<DeferredChecks>();
   parts.buckets.set_recorder(parts.recorder);
-  for (std::int64_t micro = 0; micro < options.accumulate; ++micro) {
-    const auto number = static_cast<std::uint64_t>(batches.number());
-    const data::Batch batch = next_batch(parts, batches);
-    if (micro + 1 == options.accumulate) parts.buckets.begin();
-    const ForwardPass forward =
-        run_forward(parts, batch, std::make_shared<Pass>(seed, number, checks), own);
+  std::shared_ptr<GradientTaker> adding;  // from the second micro-step on
+  for (std::int64_t done = 0; done < options.accumulate;) {
+    const BatchFeed::Part fed = next_part(parts, batches);
+    if (fed.last) ++done;
+    std::shared_ptr<GradientTaker> taker;
+    if (done == options.accumulate) taker = parts.buckets.begin();
+    const auto pass =
+        std::make_shared<Pass>(seed, static_cast<std::uint64_t>(fed.number), checks,
+                               taker ? taker : adding, /*backward_passes=*/1, fed.place);
+    const ForwardPass forward = run_forward(parts, fed.batch, pass, own);
     // What the step will be refused for is in the sum, and other processes wait for this one's
     // gradients, which count as zero.
-    if (own.can_go_back) run_backward(parts, forward, samples);
+    if (own.can_go_back && forward.rows > 0.0) run_backward(parts, forward, samples);
+    if (done < options.accumulate) adding = std::make_shared<AddedGradients>(parts.model);
     batches.copy_ahead();
   }
   parts.buckets.finish();
@@ -207,14 +231,14 @@ StepOutcome run_step(const StepParts& parts, const StepOptions& options, BatchFe
   const bool waits = reads_wait(parts);
   GradientNorm norm;
   if (waits) norm = read_step(parts, *checks);
-  const Sums all = own.over(parts.group, parts.recorder);
-  const double factor = samples * parts.group.world() / all.rows;
+  const Sums all = own.over(parts.shares.group(), parts.recorder);
+  const double factor = samples * parts.shares.group().world() / all.rows;
   const TraceScope scope(parts.recorder, StepKind::optimizer, "norm and AdamW");
-  if (!waits) norm = gradient_norm(parts.optimizer.parameters());
+  if (!waits) norm = norm_in_all(parts, squared_norms(parts.shares.own()));
   const StepOutcome outcome = outcome_of(parts, all, norm, factor);
   if (!outcome.not_finite.empty()) return outcome;
   parts.optimizer.step(learning_rate, factor * clip_factor(outcome.gradient_norm, options.clip));
-  if (parts.average != nullptr) parts.average->update();
+  end_update(parts);
   return outcome;
 }
 

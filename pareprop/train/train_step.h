@@ -5,7 +5,7 @@
 #include <string>
 
 #include "pareprop/distributed/gradient_buckets.h"
-#include "pareprop/distributed/process_group.h"
+#include "pareprop/distributed/shares.h"
 #include "pareprop/models/model.h"
 #include "pareprop/optim/optimizer.h"
 #include "pareprop/trace/recorder.h"
@@ -18,17 +18,17 @@ namespace pareprop::train {
 // Who takes part in a step; all outlive it.
 struct StepParts {
   models::Model& model;
-  optim::Optimizer& optimizer;
-  Ema* average;  // null: none
+  optim::Optimizer& optimizer;  // of shares.own()
+  Ema* average;                 // null: none
   distributed::GradientBuckets& buckets;
-  distributed::ProcessGroup& group;
+  distributed::Shares& shares;
   TraceRecorder* recorder = nullptr;  // of this step; null: it is not recorded
   InsideUpdates* inside = nullptr;    // null: the optimizer steps after the backward pass
 };
 
 struct StepOptions {
-  std::int64_t batch = 1;       // samples of a micro-step, in each process
-  std::int64_t accumulate = 1;  // micro-steps
+  std::int64_t batch = 1;       // samples of a batch, in each process
+  std::int64_t accumulate = 1;  // batches
   double clip = 0.0;
   std::uint64_t seed = 0;  // of dropout
 };
@@ -52,11 +52,12 @@ class HalfTakenStep : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// One step of the optimizer: micro-steps whose gradients are added up, the mean over all processes,
-// clipping, AdamW. On an accelerator forward and backward passes are issued without waiting for it;
-// then all that the step has to know is read in one transfer. A row counts the same whichever
-// micro-step or process it is in, so processes that share a batch compute what one that has it
-// whole computes.
+// One step of the optimizer: micro-steps, as many as the batches have parts, whose gradients are
+// added up, the mean over all processes, clipping, the optimizer. On an accelerator forward and
+// backward passes are issued without waiting for it; then all that the step has to know is read in
+// one transfer. A row counts the same whichever micro-step or process it is in, so processes that
+// share a batch compute what one that has it whole computes. Where the optimizer's state is
+// divided, each process updates its own parameters and gets the others' (Note [Shares]).
 //
 // With `inside` there is one micro-step, and its backward pass steps the optimizer. Clipping needs
 // the norm of all gradients before the first weight changes, so the backward pass runs twice then:

@@ -1,6 +1,7 @@
 #include "pareprop/train/trainer.h"
 
 #include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
 
 #include <filesystem>
 #include <optional>
@@ -69,7 +70,7 @@ bool has_ended(const std::optional<StoredCheckpoint>& checkpoint, const RunSched
   const bool done =
       checkpoint && schedule.is_over(checkpoint->state.step, checkpoint->state.losses);
   const at::Tensor ended = at::tensor({done && fs::exists(weights_file(config.out)) ? 1 : 0});
-  group.broadcast(ended);
+  group.broadcast(ended)->wait();
   return ended.item<std::int64_t>() != 0;
 }
 
@@ -80,9 +81,52 @@ std::int64_t live_besides(const Trained& trained) {
          usage.live_of(memory::Tag::optimizer);
 }
 
-void plan_steps(const Trained& trained, BudgetKeeper& keeper) {
-  keeper.plan(trained.model, live_besides(trained));
+// The largest that a process has.
+std::int64_t largest(std::int64_t own, distributed::ProcessGroup& group) {
+  if (group.world() == 1) return own;
+  const at::Tensor all = at::zeros({group.world()}, at::kLong);
+  all.select(0, group.rank()).fill_(own);
+  group.all_reduce(all)->wait();
+  return all.max().item<std::int64_t>();
+}
+
+// The parts that a resumed run had, unless something else is asked for than before.
+std::optional<std::int64_t> parts_before(const std::optional<StoredCheckpoint>& checkpoint,
+                                         const TrainConfig& config) {
+  if (!checkpoint) return std::nullopt;
+  TrainConfig before;
+  apply_json(before, checkpoint->state.config, checkpoint->folder.string());
+  if (before.budget != config.budget || before.mode != config.mode) return std::nullopt;
+  const std::int64_t parts = checkpoint->state.parts;
+  if (parts < 1 || config.batch % parts != 0) {
+    throw std::invalid_argument(checkpoint->folder.string() + ": its batches had " +
+                                std::to_string(parts) + " parts, which does not divide --batch " +
+                                std::to_string(config.batch));
+  }
+  return parts;
+}
+
+// All processes take as many parts as the one that has the least memory.
+void plan_steps(const Trained& trained, BudgetKeeper& keeper, std::optional<std::int64_t> parts,
+                distributed::ProcessGroup& group) {
+  keeper.plan(trained.model, live_besides(trained), parts);
+  const std::int64_t agreed = largest(keeper.parts(), group);
+  if (agreed != keeper.parts()) keeper.plan(trained.model, live_besides(trained), agreed);
   trained.model.set_plan(keeper.plan().step);
+}
+
+// With what it allows, where that is the fastest way. A run that goes on has it settled.
+TrainConfig settled(const TrainConfig& asked, const TrainingData& data, const Processes& processes,
+                    distributed::ProcessGroup& group, const TrainEvents& events) {
+  const Allowed allowed = choices_of(asked).allowed;
+  if (!allowed.any()) return asked;
+  const std::vector<AllowedWay> ways = allowed_ways(asked, allowed);
+  const std::int64_t way =
+      largest(BudgetKeeper(asked, data, processes, events.on_message).settle(), group);
+  if (way == 0) return asked;
+  const AllowedWay& taken = ways.at(static_cast<std::size_t>(way - 1));
+  if (events.on_message) events.on_message("the plan takes " + taken.flags + ", as --allow allows");
+  return taken.config;
 }
 
 // Blocks send their gradients to other processes as long as these live.
@@ -97,25 +141,31 @@ std::vector<Watch> watch_gradients(const models::Model& model,
 
 }  // namespace
 
-TrainResult train(const TrainConfig& config, distributed::ProcessGroup& group,
+TrainResult train(const TrainConfig& asked, distributed::ProcessGroup& group,
                   const TrainEvents& events) {
-  const TrainChoices choices = check(config);
-  check_same_config(config, group);
+  const bool shards = check(asked).shard != distributed::Shard::none;
+  check_same_config(asked, group);
+  if (shards && group.world() == 1 && events.on_message) {
+    events.on_message("--shard " + asked.shard +
+                      ": there is one process, so nothing is divided; --nproc starts several");
+  }
 
   // Open what there is.
   std::optional<RunFolder> folder;  // of the process that writes
-  if (group.rank() == 0) folder.emplace(config.out);
-  const auto checkpoint = find_checkpoint(config, group.world(), events.on_message);
-  const TrainingData data = open_data(with_tokenizer_of_run(config, checkpoint.has_value()));
+  if (group.rank() == 0) folder.emplace(asked.out);
+  const auto checkpoint = find_checkpoint(asked, group.world(), events.on_message);
+  const TrainingData data = open_data(with_tokenizer_of_run(asked, checkpoint.has_value()));
 
-  const c10::Device device = device_of(config, group.local_rank());
-  BudgetKeeper keeper(config, data,
-                      {.all = group.world(), .here = group.local_world(), .device = device},
-                      events.on_message);
+  const c10::Device device = device_of(asked, group.local_rank());
+  const Processes processes{
+      .all = group.world(), .here = group.local_world(), .rank = group.rank(), .device = device};
+  const TrainConfig config = checkpoint ? asked : settled(asked, data, processes, group, events);
+  const TrainChoices choices = choices_of(config);
+  BudgetKeeper keeper(config, data, processes, events.on_message);
   refuse_what_does_not_fit(keeper, group);
 
   // Make what is trained, and resume it.
-  Learner learner = make_learner(config, choices, data, device);
+  Learner learner = make_learner(config, choices, data, device, group);
   const BatchSets batches =
       make_batches(config, data, *learner.model, {.rank = group.rank(), .world = group.world()});
   const RunSchedule schedule(config, choices.decay, batches.train->per_epoch());
@@ -128,12 +178,12 @@ TrainResult train(const TrainConfig& config, distributed::ProcessGroup& group,
   }
 
   // Decide how, and see that the folder is ours.
-  plan_steps(learner.trained(), keeper);
-  distributed::GradientBuckets buckets(*learner.model, group);
+  plan_steps(learner.trained(), keeper, parts_before(checkpoint, config), group);
+  distributed::GradientBuckets buckets(*learner.model, *learner.shares);
   const std::vector<Watch> watches = watch_gradients(*learner.model, buckets);
   std::optional<InsideUpdates> inside;
   if (choices.update == Update::inside) {
-    inside.emplace(*learner.model, *learner.optimizer, group);
+    inside.emplace(*learner.model, *learner.optimizer, *learner.shares);
   }
   RunTrace trace(config, *learner.model, group.rank(), step, events.on_message);
   if (folder) folder->own();

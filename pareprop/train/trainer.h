@@ -53,6 +53,7 @@ struct TrainResult {
   memory::Usage memory = {};              // peaks of the steps
   std::int64_t budget_bytes = 0;          // 0: none was named
   std::int64_t predicted_peak_bytes = 0;  // of the plan in the end
+  std::int64_t parts = 1;                 // that each batch was computed in
   double waited = 0.0;                    // share of the time that training waited for data
   std::vector<StackPlan> stacks = {};     // how each of the network's stacks was trained in the end
   std::vector<std::string> skipped = {};  // images that could not be read

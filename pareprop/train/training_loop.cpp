@@ -1,5 +1,6 @@
 #include "pareprop/train/training_loop.h"
 
+#include <ATen/ops/tensor.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -60,7 +61,7 @@ class TrainingLoop {
     while (!end && !schedule_.is_last(step_)) {
       const std::optional<TrainEnd> stop = train_step();
       // Before an evaluation, which may take long, and after it.
-      if (writer_.checkpoint_due(step_)) save();
+      if (checkpoint_due()) save();
       // An evaluation that is due comes first when the run goes on.
       end = stop && !schedule_.is_last(step_) ? stop : evaluate_if_due();
       if (saved_ < step_ && (end || schedule_.is_last(step_))) save();
@@ -88,17 +89,18 @@ class TrainingLoop {
     }
   }
 
-  // With the optimizer inside the backward pass. What was saved last is whole.
+  // By an optimizer inside the backward pass, or of which other processes have a part. What was
+  // saved last is whole.
   std::string half_taken() const {
     const std::string last = saved_ > 0 ? "The run goes on from step " + std::to_string(saved_) +
                                               ", which was saved last, with --resume auto"
                                         : "Nothing was saved before it";
-    return "The optimizer had changed some of the weights (--update inside), so they are not "
-           "saved. " +
-           last;
+    return "The optimizer had changed some of the weights, so they are not saved. " + last;
   }
 
+  // Only by a process that needs no other: where state is divided, the others do not know of it.
   void save_before_failing() {
+    if (!run_.trained.shares.holds_all()) return;
     try {
       if (step_ > 0) save();
     } catch (const c10::AcceleratorError&) {
@@ -146,7 +148,7 @@ class TrainingLoop {
 
   StepOutcome change_weights(double rate, bool wants_stop) {
     const Trained& trained = run_.trained;
-    return run_step({model_, trained.optimizer, trained.average, run_.buckets, run_.group,
+    return run_step({model_, trained.optimizer, trained.average, run_.buckets, trained.shares,
                      run_.trace.begin(step_ + 1), run_.inside},
                     {.batch = config_.batch,
                      .accumulate = config_.accumulate,
@@ -201,10 +203,10 @@ class TrainingLoop {
   // Why training ends instead, if it was asked to: the state is saved first then.
   std::optional<TrainEnd> evaluate_now() {
     std::optional<AveragedWeights> averaged(std::in_place, run_.trained.average);
-    EvaluateOptions options{.workers = config_.workers};
+    EvaluateOptions options{.workers = config_.workers, .samples = run_.keeper.samples()};
     options.on_batch = [&](std::int64_t done, std::int64_t all) {
       writer_.check_folder();
-      if (saved_ < step_ && writer_.checkpoint_due(step_)) {
+      if (saved_ < step_ && checkpoint_due()) {
         averaged.reset();
         save();
         averaged.emplace(run_.trained.average);
@@ -233,11 +235,20 @@ class TrainingLoop {
     return std::nullopt;
   }
 
+  // As the process that writes decides: those that hold the state save together.
+  bool checkpoint_due() const {
+    const at::Tensor due =
+        at::tensor({writer_.checkpoint_due(step_) ? std::int64_t{1} : std::int64_t{0}}, at::kLong);
+    run_.trained.shares.holders().broadcast(due)->wait();
+    return *due.const_data_ptr<std::int64_t>() != 0;
+  }
+
   void save() {
     writer_.save(run_.trained, {.step = step_,
                                 .data_position = step_ * config_.accumulate,
                                 .seed = config_.seed,
                                 .world = run_.group.world(),
+                                .parts = run_.keeper.parts(),
                                 .seconds = seconds_in_all(),
                                 .config = to_json(config_),
                                 .losses = evaluated_});
@@ -268,6 +279,7 @@ class TrainingLoop {
                        .memory = usage(),
                        .budget_bytes = keeper.named() ? keeper.plan().budget : 0,
                        .predicted_peak_bytes = keeper.plan().predicted.total_peak,
+                       .parts = keeper.parts(),
                        .skipped = run_.batches.skipped()};
     if (!model_.stacks().empty()) result.stacks = model_.plan().stacks;
     result.memory.total_peak = std::max(result.memory.total_peak, keeper.highest());
@@ -314,8 +326,8 @@ TrainResult run_training_loop(const ReadyRun& run) {
                       text::fixed(data::unigram_entropy(run.data.text->train), 3));
   }
   if (events.on_begin) events.on_begin(done_before(run), run.schedule.all_steps());
-  RunWriter writer(config, run.folder, run.data, run.trained.model, run.resumed, events.on_message);
-  BatchFeed feed(batches, run.trained.model);
+  RunWriter writer(config, run.folder, run.data, run.trained, run.resumed, events.on_message);
+  BatchFeed feed(batches, run.trained.model, run.keeper.samples());
   return TrainingLoop(run, feed, writer).train();
 }
 

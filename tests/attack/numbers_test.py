@@ -9,14 +9,16 @@ ABSURD = ("0", "-1", "1e300", "9e18", "9223372036854775807", "184467440737095516
           "1x", "--", "\u0663", "1e-400000", "1" + "0" * 400)
 
 # Flags with a value that is no number.
-WORDS = {"augment", "cache", "config", "data", "decay", "json", "measure", "mode", "model", "modes", "optimizer", "out",
-         "precision", "preset", "resume", "run", "streams", "svg", "sweep", "tokenizer", "update", "weights"}
+WORDS = {"allow", "augment", "cache", "config", "data", "decay", "device", "json", "measure", "mode", "model", "modes",
+         "optimizer", "optimizer-state", "out", "precision", "preset", "resume", "run", "shard", "streams", "svg",
+         "sweep", "tokenizer", "update", "weights"}
 
 # What is in range, absurd or not. Everything else of ABSURD must be refused.
 MEANT = {
     "0": {"beta1", "beta2", "clip", "cutmix", "depth", "drop-path", "dropout", "early-stop", "ema", "epochs", "erase",
           "eval-every", "initial-std", "label-smoothing", "last-learning-rate", "mix-probability", "mixup",
-          "save-every", "seed", "threads", "train steps", "time-limit", "trace", "warmup", "weight-decay", "workers"},
+          "momentum", "save-every", "seed", "threads", "train steps", "time-limit", "trace", "warmup", "weight-decay",
+          "workers"},
     "9223372036854775807": {"seed"},
 }
 

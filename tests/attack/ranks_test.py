@@ -11,7 +11,8 @@ from run_folder import checkpoints, lines_of
 
 TIMEOUT = 4
 IN_TIME = TIMEOUT + 10
-COMMON = [*SMALL, "--mode", "reprop", "--eval-every", "10", "--timeout", TIMEOUT]
+PATIENT = [*SMALL, "--mode", "reprop", "--eval-every", "10"]
+COMMON = [*PATIENT, "--timeout", TIMEOUT]
 ENDLESS = [*COMMON, "--steps", "1000000"]
 
 
@@ -141,7 +142,7 @@ class Ranks(Attack):
     def test_random_bytes_to_the_ports(self, chance, folder):
         """To whatever the ranks listen to, which is this machine only: the run goes on to the same end."""
         out = folder / "run"
-        process = self.start(*COMMON, "--nproc", 2, "--steps", 150, "--out", out)
+        process = self.start(*PATIENT, "--nproc", 2, "--steps", 150, "--out", out)
         process.wait_until(lambda: len(lines_of(out)) >= 2)
         ports = ports_of([process.process.pid, *process.children()])
         self.assertTrue(ports)

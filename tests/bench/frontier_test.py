@@ -10,7 +10,7 @@ from pathlib import Path
 from quick_run import WORKER, quick_run
 
 import frontier
-from rows import FRONTIER, FRONTIER_QUICK_ROWS, FRONTIER_ROWS, SHARES
+from rows import FRONTIER, FRONTIER_QUICK_ROWS, FRONTIER_ROWS, SHARES, SPLIT
 
 RACED = [name for name in FRONTIER if not name.startswith("torch_compile")]  # compiling takes minutes
 
@@ -63,7 +63,11 @@ def check_without_meter():
 
 
 def check_rows():
-    assert [row.label for row in FRONTIER_ROWS] == ["vit_small-b32", "swin_tiny-b16", "roberta_base-b8x128"]
+    assert [row.label for row in FRONTIER_ROWS] == [
+        "vit_small-b32", "swin_tiny-b16", "roberta_base-b8x128", "vit_small-b1-1024px", "roberta_base-b1x4096"]
+    whole, long = FRONTIER_ROWS[0], FRONTIER_ROWS[3]
+    assert all(whole.admits(name) for name in FRONTIER)
+    assert [name for name in FRONTIER if not long.admits(name)] == ["torch_matmul", *SPLIT]
     assert list(SHARES.values()) == [0.05, 0.15, 0.3, 0.6, 1.0]
 
 
@@ -82,7 +86,12 @@ def check_quick(out):
     whole = json.loads((out / "results.json").read_text())
     assert whole["failed"] == [] and len(whole["rows"]) == len(FRONTIER_QUICK_ROWS)
     for row in whole["rows"]:
-        assert set(row["contestants"]) == set(RACED), row["label"]
+        raced = {name for name in RACED if SPLIT.get(name, ("", 0))[1] < row["batch"]}
+        assert set(row["contestants"]) == raced and raced & set(SPLIT), row["label"]
+        for rival in ("torch_stored", "torch_checkpoint"):
+            small, large = (row["contestants"][f"{rival}_by_{n}"] for n in (1, 2))
+            assert small["activation_peak_bytes"] < large["activation_peak_bytes"], (rival, small, large)
+            assert small["total_peak_bytes"] > small["activation_peak_bytes"] + 4 * row["parameters"]
         points = [row["contestants"][name] for name in SHARES]
         stored = row["contestants"]["ours_stored"]["activation_peak_bytes"]
         for name, one in zip(SHARES, points):

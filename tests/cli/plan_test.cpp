@@ -51,24 +51,54 @@ TEST(Plan, ForPeopleATableAPictureAndTheBytesEchoed) {
   }
 }
 
-TEST(Plan, PartsThatNeedNoRecomputationAreNamed) {
-  const Outcome outcome = plan({"--model", "vit_cifar", "--batch", "64", "--budget", "60MiB"});
+TEST(Plan, PartsThatNeedNoRecomputationAreTaken) {
+  const std::vector<std::string> ask = {"--model", "vit_cifar", "--batch",
+                                        "64",      "--budget",  "60MiB"};
+  const Outcome outcome = plan(ask);
   ASSERT_EQ(outcome.code, 0) << outcome.err;
-  EXPECT_NE(outcome.out.find("Alternative: --batch"), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("The batch is computed in "), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find(" more: "), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find(" times as fast"), std::string::npos) << outcome.out;
+  std::vector<std::string> and_json = ask;
+  and_json.insert(and_json.end(), {"--json", "-"});
+  const auto answer = json_of(plan(and_json));
+  EXPECT_GT(answer.at("parts").get<int>(), 1);
+  EXPECT_EQ(answer.at("parts").get<int>() * answer.at("micro_batch").get<int>(), 64);
+  ASSERT_EQ(answer.at("kinds").size(), 2U) << "the whole batch, and in parts";
+  EXPECT_EQ(answer.at("kinds")[0].at("parts").get<int>(), 1);
+  EXPECT_GT(answer.at("kinds")[1].at("parts").get<int>(), 1);
+  EXPECT_GT(answer.at("more").at("bytes").get<std::int64_t>(), 0);
+  EXPECT_GT(answer.at("more").at("speed").get<double>(), 1.0);
+  EXPECT_LT(answer.at("less").at("speed").get<double>(), 1.0);
+}
+
+TEST(Plan, TakesWhatIsAllowed) {
+  const auto ask_for = [](const std::string& budget) {
+    return std::vector<std::string>{"--model",  "vit_cifar", "--batch", "4",
+                                    "--budget", budget,      "--json",  "-"};
+  };
+  const auto least = json_of(plan(ask_for("1MiB"))).at("smallest_budget_bytes").get<std::int64_t>();
+  const std::vector<std::string> ask = ask_for(std::to_string(least - 100'000) + "B");
+  EXPECT_EQ(plan(ask).code, 1);
+  std::vector<std::string> allowed = ask;
+  allowed.insert(allowed.end(), {"--allow", "lean-state,update-inside"});
+  const Outcome outcome = plan(allowed);
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const auto answer = json_of(outcome);
+  EXPECT_NE(answer.at("flags").get<std::string>(), "");
+  EXPECT_EQ(answer.at("kinds").size(), 7U);
+  EXPECT_NE(answer.at("command").get<std::string>().find(" --allow lean-state,update-inside"),
+            std::string::npos);
 }
 
 TEST(Plan, WhatDoesNotFitIsSaidWithWhatWould) {
-  const Outcome some =
-      plan({"--model", "vit_cifar", "--batch", "512", "--budget", "60MiB", "--json", "-"});
+  const Outcome some = plan({"--model", "vit_cifar", "--batch", "512", "--update", "inside",
+                             "--budget", "60MiB", "--json", "-"});
   EXPECT_EQ(some.code, 1);
   const auto answer = json_of(some);
   EXPECT_FALSE(answer.at("fits").get<bool>());
   EXPECT_GT(answer.at("smallest_budget_bytes").get<std::int64_t>(), 60 << 20);
   EXPECT_GT(answer.at("largest_batch").get<std::int64_t>(), 0);
-  EXPECT_EQ(
-      answer.at("micro_batch").get<std::int64_t>() * answer.at("accumulate").get<std::int64_t>(),
-      512);
-  EXPECT_NE(some.err.find("--accumulate"), std::string::npos) << some.err;
 
   const Outcome nothing = plan({"--model", "vit_cifar", "--batch", "4", "--budget", "1MiB"});
   EXPECT_EQ(nothing.code, 1);
@@ -105,14 +135,15 @@ TEST(Plan, MeasuresAnewWhenAsked) {
   ASSERT_EQ(plan(ask).code, 0);
   const auto file = *std::filesystem::directory_iterator(folder / "cache/pareprop");
   auto times = nlohmann::json::parse(testing::content(file.path().string()));
-  times["rest"] = 1000.0;
+  for (auto& size : times["sizes"]) size["rest"] = 1000.0;
   std::ofstream(file.path()) << times;
   EXPECT_GT(json_of(plan(ask)).at("step_seconds").get<double>(), 1000.0) << "they were kept";
   ask.emplace_back("again");
   const Outcome anew = plan(ask);
   ASSERT_EQ(anew.code, 0) << anew.err;
   EXPECT_LT(json_of(anew).at("step_seconds").get<double>(), 1000.0);
-  EXPECT_LT(nlohmann::json::parse(testing::content(file.path().string()))["rest"], 1000.0);
+  const auto again = nlohmann::json::parse(testing::content(file.path().string()));
+  for (const auto& size : again["sizes"]) EXPECT_LT(size["rest"], 1000.0);
   unsetenv("XDG_CACHE_HOME");
 }
 
@@ -175,8 +206,9 @@ TEST(Plan, SaysWhereNothingIsMeasured) {
       << plain.err;
   EXPECT_FALSE(json_of(plain).at("measured").get<bool>());
   // More than any machine that this runs on has: the network must not be made.
-  const Outcome large = plan({"--model", "vit_tiny", "--depth", "2", "--batch", "1048576",
-                              "--measure", "--budget", "100TB", "--json", "-"});
+  const Outcome large =
+      plan({"--model", "vit_tiny", "--depth", "2", "--batch", "1048576", "--update", "inside",
+            "--measure", "--budget", "100TB", "--json", "-"});
   EXPECT_EQ(large.code, 0) << large.err;
   EXPECT_NE(large.err.find("not even mode reprop fits"), std::string::npos) << large.err;
 }
@@ -213,6 +245,8 @@ TEST(Plan, BadInputIsNamed) {
       {{"--optimizer", "lion"}, "--optimizer: expected adamw, sgd or adafactor, got 'lion'"},
       {{"--optimizer-state", "4bit"}, "--optimizer-state: expected fp32, bf16 or 8bit"},
       {{"--optimizer-state", "8bit", "--precision", "fp64"}, "--optimizer-state: expected fp32"},
+      {{"--allow", "everything"}, "--allow: expected lean-state, update-inside, or both"},
+      {{"--allow", "update-inside", "--accumulate", "2"}, "--allow: expected no update-inside"},
       {{"--model", "vit_enormous"}, "unknown model"},
       {{"--precision", "fp8"}, "unknown precision"},
       {{"--measure", "never"}, "--measure: expected no value, or 'again'"},

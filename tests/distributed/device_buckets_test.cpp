@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "pareprop/distributed/gradient_buckets.h"
+#include "pareprop/models/named_tensors.h"
 #include "pareprop/models/registry.h"
 #include "pareprop/ops/compare.h"
 #include "tests/simulated_device/simulated_device.h"
@@ -29,7 +30,12 @@ class DeviceTwin : public ProcessGroup {
     tensor.mul_(2.0);
     return std::make_unique<Sent>(*this);
   }
-  void broadcast(const at::Tensor&, int) override {}
+  std::unique_ptr<Pending> reduce(const at::Tensor& tensor, int) override {
+    return all_reduce(tensor);
+  }
+  std::unique_ptr<Pending> broadcast(const at::Tensor&, int) override {
+    return std::make_unique<Sent>(*this);
+  }
   void barrier() override {}
 
   int sent = 0;
@@ -54,38 +60,47 @@ class DeviceTwin : public ProcessGroup {
   const c10::Stream own_ = guard_.getStreamFromGlobalPool(SimulatedDevice::device());
 };
 
-TEST(DeviceBuckets, AreFilledAndSentWithoutARace) {
+void compare_with_one_process(Shard shard) {
   const auto model = models::make_model(
       "vit_tiny", {.depths = {5}, .width = 24, .image_size = 32, .classes = 5, .drop_path = 0.0});
   model->to(SimulatedDevice::device());
   DeviceTwin twin;
-  GradientBuckets buckets(*model, twin, /*bucket_bytes=*/20'000);
+  Shares shares(models::trained_parameters(*model), twin, shard);
+  GradientBuckets buckets(*model, shares, /*bucket_bytes=*/20'000);
   for (const int deferred : {2, 0}) {
     StepPlan plan = model->plan_of(Mode::pareprop);
     plan.stacks.front().deferred = deferred;
     model->set_plan(plan);
-    const auto step = [&] {
-      model->loss(model->example(2, 1), {.pass = std::make_shared<Pass>(1, 1)}).backward();
+    const auto step = [&](std::shared_ptr<GradientTaker> taker) {
+      const auto pass = std::make_shared<Pass>(1, 1, nullptr, std::move(taker));
+      model->loss(model->example(2, 1), {.pass = pass}).backward();
     };
-    step();
-    std::vector<at::Tensor> expected, got;
-    for (const at::Tensor& weight : model->weights()) expected.push_back(weight.grad().cpu());
+    const auto own_gradients = [&] {
+      std::vector<at::Tensor> all;
+      for (const auto& [name, weight] : shares.own()) all.push_back(weight.grad().cpu());
+      return all;
+    };
+    step(nullptr);
+    const std::vector<at::Tensor> expected = own_gradients();
     drop_gradients(*model);
 
     const Watch watch = model->stacks().front()->watch({.on_block_gradients = buckets.on_block()});
     for (int i = 0; i < 2; ++i) {
       twin.sent = 0;
-      buckets.begin();
-      step();
+      step(buckets.begin());
       const int early = twin.sent;
       buckets.finish();
       EXPECT_GT(early, 2);
-      got.clear();
-      for (const at::Tensor& weight : model->weights()) got.push_back(weight.grad().cpu());
-      EXPECT_TRUE(bit_identical(expected, got));
+      EXPECT_TRUE(bit_identical(expected, own_gradients()));
       drop_gradients(*model);
     }
   }
+}
+
+TEST(DeviceBuckets, AreFilledAndSentWithoutARace) { compare_with_one_process(Shard::none); }
+
+TEST(DeviceBuckets, OfDividedGradientsAreFilledAndSentWithoutARace) {
+  compare_with_one_process(Shard::gradients);
 }
 
 }  // namespace

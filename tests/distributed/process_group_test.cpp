@@ -52,7 +52,7 @@ TEST(ProcessGroup, OfOneProcessReturnsAtOnce) {
   const at::Tensor tensor = at::full({3}, 2.0F);
   group->all_reduce_mean(tensor);
   group->all_reduce(tensor)->wait();
-  group->broadcast(tensor);
+  group->broadcast(tensor)->wait();
   group->barrier();
   EXPECT_TRUE(tensor.eq(2.0).all().item<bool>());
   EXPECT_EQ(group->world(), 1);

@@ -6,8 +6,10 @@
 // it said is on standard error.
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -48,8 +50,19 @@ void collectives(ProcessGroup& group) {
   require(sum.eq(world * (world + 1) / 2).all().item<bool>(), "sum");
   require(mean.eq(world - 1).all().item<bool>(), "mean");
   const at::Tensor from_last = at::full({7}, rank);
-  group.broadcast(from_last, group.world() - 1);
+  group.broadcast(from_last, group.world() - 1)->wait();
   require(from_last.eq(world - 1).all().item<bool>(), "broadcast");
+  // The sum in one process has the bits of the sum in all.
+  for (const std::int64_t elements : {1, 100, 70'001}) {
+    const at::Tensor own = at::arange(elements).add(rank).mul(0.37).sin();
+    const at::Tensor everywhere = own.clone();
+    group.all_reduce(everywhere)->wait();
+    for (int to = 0; to < group.world(); ++to) {
+      const at::Tensor there = own.clone();
+      group.reduce(there, to)->wait();
+      require(group.rank() != to || there.equal(everywhere), "reduce");
+    }
+  }
   try {
     group.all_reduce_mean(at::full({4, 4}, rank).t().narrow(0, 0, 2));
     require(group.world() == 1, "a tensor that is not contiguous was refused");
@@ -93,7 +106,8 @@ void train_model(ProcessGroup& group, const std::string& folder, const std::stri
   change.plain = name.ends_with("plain");
   const auto model = models::make_model(name.substr(0, name.find(' ')), change,
                                         {.device = choose_device(device, group.local_rank())});
-  GradientBuckets buckets(*model, group, 40000);
+  Shares shares(models::trained_parameters(*model), group);
+  GradientBuckets buckets(*model, shares, 40000);
   std::vector<Watch> watches;
   if (!change.plain) {
     for (const Stack& stack : model->stacks()) {
@@ -135,6 +149,71 @@ void run_training(ProcessGroup& group, const std::string& out, const std::string
   train::train(config, group);
 }
 
+// A file of more bytes cannot be written any more.
+void limit_files(std::size_t bytes) {
+  signal(SIGXFSZ, SIG_IGN);
+  const rlimit limit{.rlim_cur = bytes, .rlim_max = bytes};
+  require(setrlimit(RLIMIT_FSIZE, &limit) == 0, "a limit of files");
+}
+
+// A short run with these fields: KEY VALUE KEY VALUE... Beside what a run writes, OUT has the
+// losses and norms of its steps, with all their digits, and of each rank the bytes of the
+// optimizer.
+void run_with_fields(ProcessGroup& group, const Arguments& a) {
+  const std::string& out = a.at(2);
+  train::TrainConfig config = train::testing::small_config(out);
+  config.device = "cpu";
+  config.exact = true;
+  config.batch = 4;
+  config.steps = 5;
+  config.eval_every = 1000;
+  for (std::size_t i = 3; i < a.size(); i += 2) {
+    if (a[i] == "file limit of rank 1") {
+      if (group.rank() == 1) limit_files(std::stoul(a.at(i + 1)));
+      continue;
+    }
+    train::set_field(config, a[i], a.at(i + 1));
+  }
+  const train::TrainResult result = train::train(config, group);
+  std::ofstream(out + "/optimizer_bytes-" + std::to_string(group.rank()))
+      << result.memory.live_of(memory::Tag::optimizer);
+  if (group.rank() != 0) return;
+  std::ofstream losses(out + "/losses");
+  losses << std::hexfloat;
+  for (const train::StepRecord& step : result.steps) {
+    losses << step.step << ' ' << step.loss << ' ' << step.gradient_norm << '\n';
+  }
+}
+
+// Weights of all owners come to all, and numbers of their own parameters.
+void share(ProcessGroup& group) {
+  for (const Shard shard : {Shard::none, Shard::state}) {
+    io::NamedTensors parameters;
+    for (int i = 0; i < 20; ++i) {
+      const at::Tensor tensor = at::full({1 + 37 * i}, -1.0F);
+      parameters.emplace_back(std::to_string(i), i == 7 ? tensor.to(at::kDouble) : tensor);
+    }
+    // One that travels alone, and one that is not contiguous.
+    parameters.emplace_back("large", at::full({Shares::kParcelBytes / 4 + 1}, -1.0F));
+    parameters.emplace_back("turned", at::full({4, 6}, -1.0F).t());
+    Shares shares(parameters, group, shard);
+    require(shares.holds_all() == (shard == Shard::none), "who holds all");
+    std::vector<double> numbers;
+    for (const auto& [name, tensor] : shares.own()) {
+      tensor.fill_(10 * group.rank());
+      numbers.push_back(static_cast<double>(tensor.numel()));
+    }
+    shares.gather_weights();
+    const std::vector<double> all = shares.joined(numbers);
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      const at::Tensor& tensor = parameters[i].second;
+      const int from = shard == Shard::none ? group.rank() : shares.owner(i);
+      require(tensor.eq(10 * from).all().item<bool>(), "weights of the owner");
+      require(all[i] == static_cast<double>(tensor.numel()), "numbers of the owner");
+    }
+  }
+}
+
 volatile sig_atomic_t terminated = 0;
 
 // Exits with 7 at SIGTERM. FOLDER/RANK says that it waits for it.
@@ -151,7 +230,7 @@ void work_on(ProcessGroup& group, const std::string& folder) {
   const at::Tensor go = at::full({1}, 0.0F);
   while (go.item<float>() == 0.0F) {
     go.fill_(std::filesystem::exists(folder + "/go") ? 1.0 : 0.0);
-    group.broadcast(go);
+    group.broadcast(go)->wait();
     usleep(1000);
   }
 }
@@ -195,6 +274,8 @@ int in_group(const Arguments& a) {
   if (a[0] == "work") work_on(*group, a.at(2));
   if (a[0] == "configs") compare_configs(*group, a);
   if (a[0] == "train") train_model(*group, a.at(2), a.at(3), a.size() > 4 ? a[4] : "cpu");
+  if (a[0] == "shares") share(*group);
+  if (a[0] == "fields") run_with_fields(*group, a);
   if (a[0] == "run") run_training(*group, a.at(2), a.at(3), a.at(4));
   return 0;
 }

@@ -40,5 +40,14 @@ TEST(StepPlan, AllButStoredRecomputeWhatLiesBetween) {
   }
 }
 
+TEST(StepPlan, OverlapsMostWhereActivationsAreSmall) {
+  const StepPlan even = plan_of(Mode::pareprop, std::vector<int>{2, 2});
+  EXPECT_FALSE(even.stacks[0].overlap);
+  EXPECT_TRUE(even.stacks[1].overlap);
+  EXPECT_FALSE(even.stacks[1].lookahead.has_value()) << "the last of the deepest";
+  EXPECT_EQ(plan_of(Mode::pareprop, std::vector<int>{6}).stacks[0].lookahead, 1);
+  EXPECT_FALSE(plan_of(Mode::pareprop, std::vector<int>{7}).stacks[0].lookahead.has_value());
+}
+
 }  // namespace
 }  // namespace pareprop

@@ -96,6 +96,16 @@ def folder_exists(words, root, build):
         raise Wrong("the folder after -S has no CMakeLists.txt")
 
 
+def project_exists(words, root, build):
+    if not (root / "pyproject.toml").is_file():
+        raise Wrong("there is no pyproject.toml")
+
+
+def script_exists(words, root, build):
+    if not (root / words[-1]).is_file():
+        raise Wrong(f"{words[-1]} is no file")
+
+
 ALL = "--all runs it"  # the only reason with which a command is run under --all
 
 # What is not run in a test: why, and what is looked up instead.
@@ -104,6 +114,9 @@ ELSEWHERE = [
     (r"(PAREPROP_\w+=\d+ )?ctest --test-dir build ", ALL, selects_tests),
     (r"cmake (--install build|-S \S+ -B|--build) ", ALL, folder_exists),  # as the tests of packaging/ do
     (r"build/tests/\w+/\w+_tests ", ALL, filter_selects_cases),
+    (r"make python$", "is pip install, for minutes", target_exists),
+    (r"pip (install|wheel) ", "changes the Python that it is for, or compiles for minutes", project_exists),
+    (r"(python|torchrun --nproc-per-node=2) examples/python/", "python.examples runs it", script_exists),
     (r"make format$", "changes the sources", target_exists),
     (r"make (asan|tsan|tidy|cuda-check)$", "builds or reads the project again, for an hour", target_exists),
     (r"\.ci/run$", "is make test, tsan and asan", file_exists),

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <stdexcept>
 #include <string>
+#include <thread>
 
 #include "pareprop/lanes/cpu_lanes.h"
 #include "tests/lanes/gate.h"
@@ -54,6 +55,34 @@ TEST(CpuLanesErrors, ErrorsOfEveryTaskArriveAndStopWhatNeedsIt) {
     lanes.run(graph, [&](const Task&) { ++runs; });
     EXPECT_EQ(runs, graph.size());
   }
+}
+
+TEST(CpuLanesErrors, ErrorsOfSharedWorkArriveFromBothSides) {
+  CpuLanes lanes(2);
+  TaskGraph graph(LaneRule::any, 2);
+  graph.add({.branch = 0});
+  for (const bool helper_fails : {false, true}) {
+    std::atomic<int> calls = 0;
+    try {
+      lanes.run(graph, [&](const Task&) {
+        const auto owner = std::this_thread::get_id();
+        Gate both;
+        lanes.share([&] {
+          if (++calls == 2) both.open();
+          EXPECT_TRUE(both.wait());
+          const bool helper = std::this_thread::get_id() != owner;
+          if (helper == helper_fails) throw std::runtime_error(helper ? "helper" : "owner");
+        });
+      });
+      FAIL() << "the exception did not arrive";
+    } catch (const std::runtime_error& error) {
+      EXPECT_STREQ(error.what(), helper_fails ? "helper" : "owner");
+    }
+    EXPECT_EQ(calls, 2);
+  }
+  std::atomic<int> runs = 0;
+  lanes.run(graph, [&](const Task&) { ++runs; });
+  EXPECT_EQ(runs, 1);
 }
 
 #if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)  // they map what they like

@@ -149,6 +149,94 @@ TEST(CpuLanes, ReallyRunSideBySide) {
   });
 }
 
+// One task that others may help with, then one that is on its own.
+TaskGraph work_for_two() {
+  TaskGraph graph(LaneRule::any, 2);
+  graph.add({.branch = 0});
+  graph.add({.branch = 1, .needs = {0}});
+  return graph;
+}
+
+TEST(CpuLanes, ALaneWithoutATaskHelps) {
+  CpuLanes lanes(2);
+  for (const int shared : {0, 1}) {  // also in the last task, when the other lane has none to come
+    std::atomic<int> calls = 0;
+    Gate both;
+    lanes.run(work_for_two(), [&](const Task& task) {
+      if (task.branch != shared) return;
+      lanes.share([&] {
+        if (++calls == 2) both.open();
+        EXPECT_TRUE(both.wait());
+      });
+      EXPECT_EQ(calls, 2);
+    });
+    EXPECT_EQ(calls, 2);
+  }
+}
+
+// A call that has returned has left nothing.
+TEST(CpuLanes, NobodyHelpsTwice) {
+  CpuLanes lanes(2);
+  std::atomic<int> calls = 0;
+  Gate helped;
+  lanes.run(work_for_two(), [&](const Task& task) {
+    if (task.branch != 0) return;
+    const auto owner = std::this_thread::get_id();
+    lanes.share([&] {
+      ++calls;
+      if (std::this_thread::get_id() != owner) return helped.open();
+      EXPECT_TRUE(helped.wait());
+      std::this_thread::sleep_for(kMoment);
+    });
+  });
+  EXPECT_EQ(calls, 2);
+}
+
+TEST(CpuLanes, WorkIsSharedOnlyWithTheLanesOfTheRun) {
+  CpuLanes lanes(3);
+  std::atomic<int> calls = 0;
+  lanes.share([&] { ++calls; });  // outside of a run
+  EXPECT_EQ(calls, 1);
+  TaskGraph alone;
+  alone.add({.branch = 0});
+  lanes.run(alone, [&](const Task&) {
+    lanes.share([&] {
+      ++calls;
+      std::this_thread::sleep_for(kMoment);
+    });
+  });
+  EXPECT_EQ(calls, 2);
+}
+
+// Of the task that is shared, one that ends when sharing has begun, and one that is ready then.
+TEST(CpuLanes, ATaskThatIsReadyComesBeforeHelp) {
+  CpuLanes lanes(2);
+  TaskGraph graph(LaneRule::any, 2);
+  for (const int branch : {0, 1, 2}) graph.add({.branch = branch});
+  Gate shared, last;
+  std::atomic<bool> last_begun = false, helped_before = false;
+  lanes.run(graph, [&](const Task& task) {
+    if (task.branch == 1) {
+      EXPECT_TRUE(shared.wait());
+    }
+    if (task.branch == 2) {
+      last_begun = true;
+      last.open();
+    }
+    if (task.branch != 0) return;
+    const auto owner = std::this_thread::get_id();
+    lanes.share([&] {
+      if (std::this_thread::get_id() != owner) {
+        if (!last_begun) helped_before = true;
+        return;
+      }
+      shared.open();
+      EXPECT_TRUE(last.wait());
+    });
+  });
+  EXPECT_FALSE(helped_before);
+}
+
 // The needed task does not end before the one that needs it has begun, or a time has passed. With
 // the edge that time always passes; without it, it never does.
 bool begins_too_early(CpuLanes& lanes, const TaskGraph& graph, int id, int needed,

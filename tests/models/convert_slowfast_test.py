@@ -2,10 +2,14 @@
 and gradients of those networks. They are written down here once more, after SlowFast's description, as
 functions of a state with SlowFast's names. Usage: convert_slowfast_test.py PATH_OF_model_probe"""
 
+import contextlib
+import io
 import os
+import runpy
 import subprocess
 import sys
 import tempfile
+from unittest import mock
 
 import torch
 import torch.nn.functional as F
@@ -124,10 +128,20 @@ class Net:
         return self.linear("head.projection", x, CLASSES)
 
 
+def run_tool(*arguments):
+    """What the tool exits with (0, or the message of sys.exit). In this process: to import torch takes seconds."""
+    with mock.patch.object(sys, "argv", [TOOL, *arguments]), contextlib.redirect_stdout(io.StringIO()):
+        try:
+            runpy.run_path(TOOL, run_name="__main__")
+        except SystemExit as end:
+            return end.code
+    return 0
+
+
 def convert(state, folder):
     checkpoint, weights = os.path.join(folder, "c.pyth"), os.path.join(folder, "w.safetensors")
     torch.save({"epoch": 3, "model_state": state, "cfg": "TRAIN: {}"}, checkpoint)
-    subprocess.run([sys.executable, TOOL, checkpoint, weights], check=True, stdout=subprocess.DEVNULL)
+    assert run_tool(checkpoint, weights) == 0
     return weights
 
 
@@ -181,9 +195,16 @@ def refused(content, reason):
         elif content is not None:
             torch.save(content, path)
         target = os.path.join(folder, "w")
-        run = subprocess.run([sys.executable, TOOL, path, target], capture_output=True, text=True)
-        assert run.returncode == 1 and not os.path.exists(target), run
-        assert run.stderr.startswith(path) and reason in run.stderr, run.stderr
+        said = run_tool(path, target)
+        assert not os.path.exists(target), said
+        assert isinstance(said, str) and said.startswith(path) and reason in said, said
+
+
+def refused_as_a_program():
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "missing.pyth")
+        run = subprocess.run([sys.executable, TOOL, path, os.path.join(folder, "w")], capture_output=True, text=True)
+        assert run.returncode == 1 and run.stderr.startswith(path), run
         assert "Traceback" not in run.stderr, run.stderr
 
 
@@ -223,6 +244,7 @@ def main():
     mvit_case(probe, 16, 2, [2, 2, 2, 2], 64, v2=False, time=True)
     mvit_case(probe, 16, 1, [1, 3, 2], 64, v2=True, separate=False)
     refusals()
+    refused_as_a_program()
 
 
 main()

@@ -6,23 +6,13 @@
 #include "pareprop/ops/compare.h"
 #include "pareprop/ops/device_path.h"
 #include "pareprop/reversible/deferred_checks.h"
+#include "tests/models/small_families.h"
 #include "tests/ops/host_reads.h"
 
 namespace pareprop::models {
 namespace {
 
-struct Family {
-  const char* name;
-  Overrides overrides;
-};
-
-const Family kFamilies[] = {
-    {"vit_tiny", {.depths = {3}, .width = 48, .image_size = 64}},
-    {"swin_tiny", {.depths = {2, 1, 2, 1}, .width = 24, .image_size = 56}},
-    {"mvit_cifar", {.depths = {2, 1, 2}, .width = 16}},
-    {"roberta_base", {.depths = {3}, .width = 48, .length = 24, .vocabulary = 101}}};
-
-std::shared_ptr<Model> network_of(const Family& family, double dropout) {
+std::shared_ptr<Model> network_of(const testing::SmallFamily& family, double dropout) {
   Overrides changed = family.overrides;
   changed.dropout = dropout;
   changed.drop_path = dropout;
@@ -41,7 +31,7 @@ std::vector<at::Tensor> step_of(Model& model, const Batch& batch,
 
 TEST(DeviceStep, OfEveryFamilyReadsNothingOnTheHost) {
   const DevicePathScope scope;
-  for (const Family& family : kFamilies) {
+  for (const testing::SmallFamily& family : testing::kSmallFamilies) {
     for (const double dropout : {0.0, 0.1}) {
       auto model = network_of(family, dropout);
       for (const Precision precision : {Precision::fp32, Precision::bf16}) {
@@ -62,7 +52,7 @@ TEST(DeviceStep, OfEveryFamilyReadsNothingOnTheHost) {
 }
 
 TEST(DeviceStep, OfEveryFamilyHasTheGradientsOfTheKernels) {
-  for (const Family& family : kFamilies) {
+  for (const testing::SmallFamily& family : testing::kSmallFamilies) {
     for (const double dropout : {0.0, 0.1}) {
       auto model = network_of(family, dropout);
       const Batch batch = model->example(3, 1);
@@ -86,7 +76,7 @@ TEST(DeviceStep, OfEveryFamilyHasTheGradientsOfTheKernels) {
 
 TEST(DeviceStep, OfEveryFamilyHasTheSameBitsInEveryModeWithExactStreams) {
   const DevicePathScope scope;
-  for (const Family& family : kFamilies) {
+  for (const testing::SmallFamily& family : testing::kSmallFamilies) {
     auto model = network_of(family, 0.1);
     for (const Precision precision : {Precision::fp32, Precision::bf16}) {
       model->set_options({.precision = precision, .arithmetic = Arithmetic::exact});
@@ -104,7 +94,7 @@ TEST(DeviceStep, OfEveryFamilyHasTheSameBitsInEveryModeWithExactStreams) {
 
 TEST(DeviceStep, TokensOutsideTheVocabularyAreFoundWhenTheChecksRun) {
   const DevicePathScope scope;
-  auto model = network_of(kFamilies[3], 0.0);
+  auto model = network_of(testing::kSmallFamilies[3], 0.0);
   Batch batch = model->example(2, 1);
   batch.input.select(0, 1).select(0, 3).fill_(101);
   const auto checks = std::make_shared<DeferredChecks>();

@@ -64,8 +64,20 @@ TEST(Roberta, PaddingChangesNothingElse) {
   EXPECT_FALSE(model->forward(padded).slice(1, 0, 16).allclose(expected, 1e-4, 1e-5));
 }
 
+TEST(Roberta, LongTextsHaveAsManyPositions) {
+  Overrides longer = kSmall;
+  longer.length = 700;
+  auto model = make_model("roberta_base", longer);
+  model->eval();
+  EXPECT_EQ(model->named_parameters()["embeddings.position"].sizes(), (at::IntArrayRef{702, 48}));
+  const Batch batch = model->example(1, 1);
+  EXPECT_EQ(batch.input.size(1), 700);
+  EXPECT_EQ(model->forward(batch).size(1), 101);
+}
+
 TEST(Roberta, BadInputIsRefused) {
-  EXPECT_THROW(make_model("roberta_base", {.length = 513}), std::invalid_argument);
+  EXPECT_THROW(RevRoberta(RobertaConfig{.length = 513}, WeightOptions{}), std::invalid_argument);
+  EXPECT_THROW(make_model("roberta_base", {.length = 0}), std::invalid_argument);
   EXPECT_THROW(make_model("roberta_base", {.width = 50}), std::invalid_argument);
   EXPECT_THROW(make_model("roberta_base", {.image_size = 32}), std::invalid_argument);
   auto model = make_model("roberta_base", kSmall);

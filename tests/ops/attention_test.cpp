@@ -1,12 +1,18 @@
 #include "pareprop/ops/attention.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+#include <utility>
+
+#include "pareprop/memory/caching_allocator.h"
+#include "pareprop/memory/meter.h"
 #include "pareprop/ops/compare.h"
 #include "pareprop/ops/random_stream.h"
 #include "pareprop/ops/tape_scopes.h"
@@ -66,6 +72,12 @@ const Case kManyKeysDropped{.batch = 2, .queries = 7, .keys = 40, .head = 2, .dr
 // Scores larger than a core's cache: worked on in parts.
 const Case kLong{.batch = 2, .heads = 2, .queries = 301, .keys = 502, .head = 40, .dropout = 0.2};
 
+// Keys and queries in several tiles, the last ones smaller, and more heads than are summed up at
+// the same time.
+const Case kTiles{.batch = 4, .heads = 3, .queries = 301, .keys = 602, .head = 8, .dropout = 0.2};
+const Case kPlainTiles{
+    .batch = 1, .heads = 2, .queries = 1030, .keys = 1030, .head = 64, .terms = false};
+
 TEST(Attention, PassesGradcheck) {
   at::manual_seed(1);
   for (const Case& c :
@@ -80,7 +92,8 @@ TEST(Attention, EqualsItsComposition) {
   at::manual_seed(2);
   for (const Case& c :
        {Case{}, Case{.batch = 6, .queries = 49, .keys = 50, .head = 32, .dropout = 0.1},
-        Case{.queries = 196, .keys = 196, .head = 64, .terms = false}, kManyKeysDropped, kLong}) {
+        Case{.queries = 196, .keys = 196, .head = 64, .terms = false}, kManyKeysDropped, kLong,
+        kTiles, kPlainTiles}) {
     for (const auto dtype : {at::kFloat, at::kDouble}) {
       const Tensors inputs = c.inputs(dtype);
       const auto expected = gradients_of(c.run(&composed_attention), inputs);
@@ -96,7 +109,8 @@ TEST(Attention, Bfloat16IsAsCloseToFloat32AsItsComposition) {
   for (const Case& c :
        {Case{.head = 4}, Case{.batch = 6, .queries = 49, .keys = 50, .head = 32, .dropout = 0.1},
         Case{.queries = 197, .keys = 197, .head = 64, .terms = false},
-        Case{.queries = 50, .keys = 10, .head = 96}, kManyKeysDropped, kLong}) {
+        Case{.queries = 50, .keys = 10, .head = 96}, kManyKeysDropped, kLong, kTiles,
+        kPlainTiles}) {
     Tensors narrow, wide;
     for (const Tensor& t : c.inputs(at::kFloat)) {
       const Tensor rounded = t.detach().to(at::kBFloat16);
@@ -118,19 +132,61 @@ TEST(Attention, Bfloat16IsAsCloseToFloat32AsItsComposition) {
 TEST(Attention, HasTheSameBitsWithAndWithoutGraphAndOnAnyNumberOfThreads) {
   at::manual_seed(3);
   for (const Case& c : {Case{.batch = 37, .queries = 49, .keys = 50, .head = 16, .dropout = 0.1},
-                        kManyKeysDropped, kLong}) {
+                        kManyKeysDropped, kLong, kTiles, kPlainTiles}) {
     for (const auto dtype : {at::kFloat, at::kBFloat16}) {
       const Tensors inputs = c.inputs(dtype);
       const auto expected = gradients_of(c.run(&attention), inputs);
       const int threads = at::get_num_threads();
       for (const int count : {1, 2, 3}) {
         at::set_num_threads(count);
-        EXPECT_TRUE(bit_identical(expected, gradients_of(c.run(&attention), inputs))) << count;
+        EXPECT_TRUE(bit_identical(expected, gradients_of(c.run(&attention), inputs)))
+            << count << " threads, " << c.keys << " keys, " << dtype;
       }
       at::set_num_threads(threads);
       c10::AutoGradMode no_graph(false);
       EXPECT_TRUE(bit_identical({expected.back()}, {c.run(&attention)(inputs)}));
     }
+  }
+}
+
+// Texts are padded: whole tiles of keys have a mask of minus infinity, the first ones too.
+TEST(Attention, TilesMayBeMaskedAltogether) {
+  at::manual_seed(6);
+  const std::int64_t keys = 900;
+  Tensors inputs{normal({2, 2, 300, 4}, at::kDouble), normal({2, 2, keys, 4}, at::kDouble),
+                 normal({2, 2, keys, 4}, at::kDouble)};
+  Tensor mask = at::zeros({2, 1, keys}, at::kDouble);
+  mask.select(0, 0).narrow(1, 350, keys - 350).fill_(-std::numeric_limits<double>::infinity());
+  mask.select(0, 1).narrow(1, 0, 600).fill_(-std::numeric_limits<double>::infinity());
+  const auto run = [&](auto function) {
+    return gradients_of(
+        [&](const Tensors& in) { return function(in[0], in[1], in[2], {.mask = mask}); }, inputs);
+  };
+  EXPECT_FALSE(keeps_probabilities(keys, 4));
+  const auto expected = run(&composed_attention);
+  EXPECT_LT(max_relative_error(expected, run(&attention)), 1e-14);
+  EXPECT_TRUE(expected.front().isfinite().all().item<bool>());
+}
+
+// What is kept, and what a backward pass needs at its highest, in bytes for each token.
+TEST(Attention, MemoryIsLinearInTheTokens) {
+  memory::install_caching_allocator();
+  const auto bytes_per_token = [](std::int64_t tokens, at::ScalarType dtype) {
+    const Tensor qkv = normal({1, tokens, 3 * 16}, dtype);
+    const std::int64_t before = memory::usage().total_live;
+    memory::reset_peaks();
+    const Tensor made = self_attention(qkv, 2);
+    const double kept = static_cast<double>(memory::usage().total_live - before);
+    made.backward(at::ones_like(made));
+    const double peak = static_cast<double>(memory::usage().total_peak - before);
+    const auto count = static_cast<double>(tokens);
+    return std::pair(kept / count, peak / count);
+  };
+  for (const auto dtype : {at::kFloat, at::kBFloat16}) {
+    const auto [kept, peak] = bytes_per_token(1024, dtype);
+    const auto [kept_long, peak_long] = bytes_per_token(4096, dtype);
+    EXPECT_LT(kept_long, 1.05 * kept);
+    EXPECT_LT(peak_long, 1.05 * peak);
   }
 }
 
@@ -169,11 +225,13 @@ Tensor packed_and_squared(const Tensors& in) {
 TEST(Attention, WritesOverItsInputsOnlyWhereNobodyElseNeedsThem) {
   at::manual_seed(11);
   for (const auto dtype : {at::kFloat, at::kBFloat16}) {
-    const Tensors in{normal({3, 40, 24}, dtype), normal({24}, dtype)};
-    for (const auto& function : {packed, packed_and_squared}) {
-      const Tensors kept = gradients_of(function, in);
-      const ConsumeScope consume(true);
-      EXPECT_TRUE(same_bits(gradients_of(function, in), kept));
+    for (const std::int64_t tokens : {40, 601}) {  // whole rows of scores, and tiles
+      const Tensors in{normal({3, tokens, 24}, dtype), normal({24}, dtype)};
+      for (const auto& function : {packed, packed_and_squared}) {
+        const Tensors kept = gradients_of(function, in);
+        const ConsumeScope consume(true);
+        EXPECT_TRUE(same_bits(gradients_of(function, in), kept));
+      }
     }
   }
 }

@@ -276,6 +276,16 @@ TEST(DevicePath, MasksAreThoseOfLateDrawsToo) {
   EXPECT_TRUE(late.mask({9, 11}, at::TensorOptions(at::kFloat)).equal(expected));
 }
 
+TEST(DevicePath, MasksAreThoseOfPartsOfABatchToo) {
+  for (const BatchPart part : {BatchPart{4, 4}, BatchPart{3, 7}, BatchPart{1000, 1}}) {
+    const MaskDraw draw{.key = 11, .draw = 2, .drop = 0.5, .part = part};
+    const Tensor expected = draw.mask({part.samples, 5}, at::TensorOptions(at::kFloat));
+    const DevicePathScope scope;
+    EXPECT_TRUE(draw.mask({part.samples, 5}, at::TensorOptions(at::kFloat)).equal(expected))
+        << part.first;
+  }
+}
+
 namespace on_the_cpu {
 PAREPROP_PHILOX_SOURCE
 }

@@ -3,6 +3,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/Version.h>
 #include <ATen/ops/bmm.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/randn.h>
@@ -11,6 +12,7 @@
 #include "pareprop/ops/compare.h"
 #include "pareprop/ops/kernels/gemm.h"
 #include "pareprop/ops/precision.h"
+#include "pareprop/ops/sum_order.h"
 
 namespace pareprop {
 namespace {
@@ -62,8 +64,26 @@ TEST(Product, TransposedIsTheSumOfOuterProducts) {
 TEST(Product, WidensOnlyWhereTheCpuHasNoBf16) {
   EXPECT_FALSE(widens_bf16(at::randn({2})));
 #if defined(__x86_64__)
-  EXPECT_EQ(widens_bf16(narrow({2})), !at::get_cpu_capability().starts_with("AVX512"));
+  const bool has =
+      at::get_cpu_capability().starts_with("AVX512") && __builtin_cpu_supports("avx512bf16") != 0;
+  EXPECT_EQ(widens_bf16(narrow({2})), !has);
 #endif
+}
+
+TEST(Product, HasTheSameBitsOnAnyNumberOfThreadsAndAtAnyAddress) {
+  ASSERT_TRUE(fix_order_of_sums());  // test programs have MKL_CBWR
+  at::manual_seed(6);
+  const at::Tensor a = at::randn({64, 6272}), b = at::randn({6272, 96});
+  const at::Tensor expected = product(a, b, at::kFloat);
+  const int threads = at::get_num_threads();
+  for (const int count : {1, 2, 3}) {
+    at::set_num_threads(count);
+    for (const std::int64_t offset : {0, 1, 5}) {
+      const at::Tensor moved = at::empty({a.numel() + offset}).narrow(0, offset, a.numel());
+      EXPECT_TRUE(product(moved.view_as(a).copy_(a), b, at::kFloat).equal(expected)) << count;
+    }
+  }
+  at::set_num_threads(threads);
 }
 
 TEST(Product, BatchedTakesTheTypeOfAutocastAndGivesGradients) {

@@ -58,6 +58,25 @@ TEST(RandomStream, KeysOfNearbyNumbersAreFarApart) {
   EXPECT_NE(random_key({1, 2}), random_key({2, 1}));
 }
 
+TEST(RandomStream, PartsOfABatchHaveTheMaskOfTheWhole) {
+  for (const std::int64_t each : {1, 3, 7, 64}) {  // elements of a sample
+    RandomStream whole(11);
+    whole.keep_mask({12, each}, 0.4, kFloat);
+    const at::Tensor second = whole.keep_mask({12, each}, 0.4, kFloat);
+    for (const BatchPart part : {BatchPart{0, 5}, BatchPart{5, 5}, BatchPart{10, 2}}) {
+      RandomStream own(RandomKey(11, part));
+      own.keep_mask({part.samples, each}, 0.4, kFloat);
+      EXPECT_TRUE(own.keep_mask({part.samples, each}, 0.4, kFloat)
+                      .equal(second.narrow(0, part.first, part.samples)))
+          << each << " " << part.first;
+    }
+  }
+}
+
+TEST(RandomStream, AKeyGoesOnWhereAnotherEnded) {
+  EXPECT_EQ(random_key({1, 2, 3}), random_key(random_key({1, 2}), {3}));
+}
+
 TEST(Dropout, DropPathDropsWholeSamples) {
   RandomStream stream(1);
   RandomScope scope(stream);
@@ -75,6 +94,22 @@ TEST(Dropout, ZeroReturnsTheTensorItselfAndDrawsNothing) {
   const auto x = at::ones({3});
   EXPECT_TRUE(dropout(x, 0.0).is_same(x));
   EXPECT_TRUE(drop_path(x, 0.0).is_same(x));
+}
+
+TEST(Dropout, NothingIsDrawnWhereNothingMayBe) {
+  EXPECT_FALSE(in_branch());
+  RandomStream stream(1);
+  RandomScope scope(stream);
+  EXPECT_TRUE(in_branch());
+  {
+    const NoDrawScope none;
+    EXPECT_TRUE(in_branch());
+    EXPECT_THROW(dropout(at::ones({3}), 0.5), std::logic_error);
+    RandomStream own(2);
+    RandomScope inner(own);  // of a checkpoint that draws again by itself
+    dropout(at::ones({3}), 0.5);
+  }
+  dropout(at::ones({3}), 0.5);
 }
 
 TEST(Dropout, ScopesNest) {

@@ -66,6 +66,22 @@ TEST(AdamW, BiasesNormsAndPositionsDoNotDecay) {
   }
 }
 
+TEST(AdamW, AllWeightsDecayWhereThatIsAskedFor) {
+  for (const StateKind state : {StateKind::fp32, StateKind::bf16}) {
+    const auto parameters = random_parameters(1);
+    const auto before = copies_of(parameters);
+    AdamW adamw(parameters, {.weight_decay = 0.5, .decay_all = true, .state = state});
+    for (const auto& [name, parameter] : parameters) {
+      parameter.mutable_grad() = at::zeros_like(parameter);
+    }
+    adamw.step(0.1);
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      EXPECT_TRUE(parameters[i].second.allclose(before[i].second.mul(0.95), 1e-5, 1e-6))
+          << parameters[i].first;
+    }
+  }
+}
+
 TEST(AdamW, BitsDoNotDependOnThreads) {
   io::NamedTensors first;
   const int before = omp_get_max_threads();

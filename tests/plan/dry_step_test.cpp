@@ -4,8 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <sstream>
 #include <string>
 
 #include "pareprop/lanes/serial_lane.h"
@@ -29,6 +27,7 @@ const std::vector<Case>& cases() {
       {"swin_cifar", {.depths = {2, 3}}, 2},
       {"mvit_cifar", {}, 2},
       {"roberta_base", {.depths = {2}, .width = 96, .length = 40}, 2},
+      {"roberta_base", {.depths = {2}, .width = 96, .length = 600}, 1},  // attention by tiles
   };
   return all;
 }
@@ -106,7 +105,7 @@ TEST_P(DryStepTest, TakesWhatARealStepTakes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(EveryFamily, DryStepTest,
-                         ::testing::Combine(::testing::Range(0, 4),
+                         ::testing::Combine(::testing::Range(0, 5),
                                             ::testing::Values(Precision::fp32, Precision::bf16,
                                                               Precision::fp64)));
 
@@ -128,11 +127,8 @@ TEST(DryStep, CountsOptimizerAndWhatItIsTold) {
   EXPECT_LE(added, without + 2 * weights);
 }
 
-// PAREPROP_MODELS names others, separated by commas.
 TEST(DryStep, ReversibleModesAreNotFatterThanCheckpointing) {
-  const char* named = std::getenv("PAREPROP_MODELS");
-  std::istringstream models(named != nullptr ? named : "vit_tiny,swin_tiny,mvit_tiny,roberta_base");
-  for (std::string model; std::getline(models, model, ',');) {
+  for (const std::string& model : models::model_names()) {
     for (const Precision precision : {Precision::bf16, Precision::fp32}) {
       DryStep dry([&] { return models::make_model(model, {}, {.device = at::kMeta}); },
                   {.batch = 8, .precision = precision, .optimizer_state = {}});

@@ -14,8 +14,9 @@
 #include "pareprop/memory/caching_allocator.h"
 #include "pareprop/models/registry.h"
 #include "pareprop/ops/random_stream.h"
+#include "pareprop/plan/joint_search.h"
 #include "pareprop/plan/plan_words.h"
-#include "pareprop/plan/planner.h"
+#include "pareprop/reversible/added_gradients.h"
 #include "pareprop/reversible/torch_lanes.h"
 
 namespace pareprop::plan {
@@ -108,20 +109,32 @@ class RandomBudgets : public ::testing::Test {
 
   // The peak of real steps, on real lanes. Where lanes overlap, which temporaries meet is chance:
   // 40 steps, and more of them while the peak is lower than `expected`.
-  std::int64_t measured(const RandomCase& c, const StepPlan& plan, std::int64_t expected) {
+  std::int64_t measured(const RandomCase& c, const StepPlan& plan, std::int64_t expected,
+                        std::int64_t parts = 1) {
     const std::int64_t before = memory::usage().total_live;
     const auto model = models::make_model(c.model, c.overrides, {.seed = 3});
     model->train();
     model->set_executor(std::make_shared<UnevenLanes>());
     model->set_options({.precision = c.shape.precision, .arithmetic = c.shape.arithmetic});
     model->set_plan(plan);
-    const models::Batch batch = model->example(c.shape.batch, 0);
+    // Each part has its share of masked tokens, as in training.
+    const std::int64_t samples = c.shape.batch / parts;
+    std::vector<models::Batch> batches;
+    for (std::int64_t part = 0; part < parts; ++part) {
+      batches.push_back(model->example(samples, static_cast<std::uint64_t>(part)));
+    }
     memory::reset_peaks();
     const bool overlap = plan.overlaps();
     const std::uint64_t least = overlap ? 40 : 2, most = overlap ? 80 : 2;
     std::int64_t peak = 0;
     for (std::uint64_t step = 0; step < most && (step < least || peak < expected); ++step) {
-      model->loss(batch, {.pass = std::make_shared<Pass>(0, step)}).backward();
+      std::shared_ptr<GradientTaker> adding;
+      for (std::int64_t part = 0; part < parts; ++part) {
+        const auto pass =
+            std::make_shared<Pass>(0, step, nullptr, adding, 1, BatchPart{part * samples, samples});
+        model->loss(batches[static_cast<std::size_t>(part)], {.pass = pass}).backward();
+        adding = std::make_shared<AddedGradients>(*model);
+      }
       for (auto& weight : model->parameters()) weight.mutable_grad().reset();
       peak = memory::usage().total_peak - before;
     }
@@ -174,6 +187,61 @@ TEST_F(RandomBudgets, PredictedPeaksAreMeasuredAndBudgetsKept) {
             << " %) and " << 100.0 * under << " % below what was measured; " << overlapped
             << " plans overlapped\n";
   EXPECT_GT(overlapped, 0);
+}
+
+// Parts, plans and an optimizer's state together, in random totals.
+TEST_F(RandomBudgets, TotalsAreKeptInPartsToo) {
+  memory::install_caching_allocator();
+  const char* const seed = std::getenv("PAREPROP_SEED");
+  const char* const cases = std::getenv("PAREPROP_CASES");
+  random_.seed(seed != nullptr ? std::stoull(seed) : 20261118);
+  double over = 0.0, under = 0.0;
+  int in_parts = 0;
+  for (int i = 0, count = cases != nullptr ? std::stoi(cases) : 15; i < count; ++i) {
+    RandomCase c = draw();
+    c.shape.input_bytes = [&] {
+      const models::Batch one = models::make_model(c.model, c.overrides)->example(1, 0);
+      return static_cast<std::int64_t>(one.input.nbytes() + one.target.nbytes());
+    }();
+    JointPlan plan;
+    {
+      JointSearch search(
+          [&] { return models::make_model(c.model, c.overrides, {.device = at::kMeta}); }, c.shape);
+      SizeTimes times;
+      for (const std::int64_t parts : part_counts(c.shape.batch)) {
+        StepTimes own{.stacks = {}, .rest = 1.0};
+        for (std::size_t s = search.planner().all(Mode::reprop).stacks.size(); s > 0; --s) {
+          own.stacks.push_back({1.0, 2.0, 2.0 + static_cast<double>(below(3))});
+        }
+        const double fair = 1.0 / static_cast<double>(parts);
+        times[{.samples = c.shape.batch / parts, .adds = parts > 1}] =
+            scaled(own, fair * (1.0 + 0.1 * static_cast<double>(below(3))));
+      }
+      search.use(times);
+      JointPlan leanest = search.best(0);
+      search.add_figures(leanest);
+      const std::int64_t least = leanest.micro.smallest_budget;
+      const std::int64_t stored = search.in_mode(Mode::stored, 0).micro.predicted.total_peak;
+      plan = search.best(least + (std::max(stored, least) - least) * below(12) / 10);
+    }
+    const std::string words = c.words() + ", " + std::to_string(plan.parts) + " parts, " +
+                              std::string(name(nearest_mode(plan.micro.step))) + " " +
+                              policy_letters(plan.micro.step);
+    ASSERT_TRUE(plan.micro.fits) << words;
+    const auto predicted = static_cast<double>(plan.micro.predicted.total_peak);
+    const std::int64_t peak =
+        measured(c, plan.micro.step, std::llround(predicted / 1.05 + 0.5), plan.parts);
+    const double ratio = predicted / static_cast<double>(peak);
+    EXPECT_LE(ratio, plan.micro.step.overlaps() ? kMostOverlapped : 1.05) << words;
+    EXPECT_GE(ratio, 0.98) << words;
+    EXPECT_LE(peak, plan.micro.budget) << words << ", predicted " << predicted;
+    over = std::max(over, ratio - 1.0);
+    under = std::max(under, 1.0 - ratio);
+    in_parts += plan.parts > 1;
+  }
+  std::cout << "predicted at most " << 100.0 * over << " % above and " << 100.0 * under
+            << " % below what was measured; " << in_parts << " plans were in parts\n";
+  EXPECT_GT(in_parts, 5);
 }
 
 }  // namespace

@@ -25,17 +25,20 @@ class StepTimesFileTest : public ::testing::Test {
   void rewrite(const std::string& text) const { std::ofstream(only_file()) << text; }
 
   fs::path folder_ = fs::path(::testing::TempDir()) / "step-times-file-test";
-  StepTimesFile file_{folder_ / "times", "vit_tiny, batch 4"};
-  StepTimes times_{.stacks = {{0.25, 0.5, 0.625, {0.5, 0.75, 0.875}}, {}}, .rest = 1.5};
+  StepTimesFile file_{folder_ / "times", "vit_tiny, fp32"};
+  SizeTimes times_{
+      {{.samples = 8}, {.stacks = {{0.25, 0.5, 0.625, {0.5, 0.75, 0.875}}, {}}, .rest = 1.5}},
+      {{.samples = 4, .adds = true}, {.stacks = {{0.125, 0.5, 0.0}, {}}, .rest = 1.0}},
+      {{.samples = 4}, {.stacks = {{0.125, 0.375, 0.0}, {}}, .rest = 1.0}}};
 };
 
 TEST_F(StepTimesFileTest, ReadsWhatWasWritten) {
-  EXPECT_FALSE(file_.read().times);
+  EXPECT_TRUE(file_.read().times.empty());
   EXPECT_EQ(file_.read().why_not, "");
   file_.write(times_);
-  ASSERT_TRUE(file_.read().times);
-  EXPECT_EQ(*file_.read().times, times_);
-  EXPECT_FALSE(StepTimesFile(folder_ / "times", "vit_tiny, batch 8").read().times);
+  EXPECT_EQ(file_.read().times.size(), 3U);
+  EXPECT_EQ(file_.read().times, times_);
+  EXPECT_TRUE(StepTimesFile(folder_ / "times", "vit_tiny, bf16").read().times.empty());
 }
 
 TEST_F(StepTimesFileTest, AnotherMachinesTimesDoNotCount) {
@@ -43,7 +46,7 @@ TEST_F(StepTimesFileTest, AnotherMachinesTimesDoNotCount) {
   std::string other = text();
   other.replace(other.find(this_machine()), this_machine().size(), "an abacus");
   rewrite(other);
-  EXPECT_FALSE(file_.read().times);
+  EXPECT_TRUE(file_.read().times.empty());
   EXPECT_NE(file_.read().why_not.find("measured on another machine (an abacus)"),
             std::string::npos);
 }
@@ -53,16 +56,18 @@ TEST_F(StepTimesFileTest, DamageIsSaidAndMeasuredOver) {
   const std::string whole = text();
   for (const std::string& bad :
        {std::string(), whole.substr(0, whole.size() / 2), std::string("[]"), std::string("{}"),
-        std::string(R"({"version":3})"), std::string(R"({"version":"1"})"), [&] {
+        std::string(R"({"version":4})"), std::string(R"({"version":"1"})"),
+        std::string(R"({"version":3,"machine":"any","key":"vit_tiny, fp32","rest":1,"stacks":[]})"),
+        [&] {
           std::string negative = whole;
           return negative.replace(negative.find("0.25"), 4, "-1.0");
         }()}) {
     rewrite(bad);
-    EXPECT_FALSE(file_.read().times) << bad;
+    EXPECT_TRUE(file_.read().times.empty()) << bad;
     EXPECT_NE(file_.read().why_not, "") << bad;
   }
   file_.write(times_);
-  EXPECT_TRUE(file_.read().times);
+  EXPECT_FALSE(file_.read().times.empty());
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <torch/nn/modules/normalization.h>
 
 #include "pareprop/ops/random_stream.h"
+#include "pareprop/reversible/passed_on.h"
 #include "pareprop/reversible/stack.h"
 #include "tests/reversible/test_branches.h"
 
@@ -278,6 +279,41 @@ TEST(StackErrors, ABranchThatChangesItsBuffersIsNamed) {
   Stack stack = with_branch(4, Branch(std::make_shared<Counting>()));
   EXPECT_THAT(message_of([&] { stack->forward(testing::small_input(), testing::small_input()); }),
               AllOf(HasSubstr("block 2, branch F"), HasSubstr("buffer")));
+}
+
+TEST(StackErrors, ParametersAndBuffersOfACallableHaveTheirNames) {
+  const at::Tensor weight = at::ones({}, at::kDouble).requires_grad_(true);
+  const at::Tensor calls = at::zeros({}, at::kDouble);
+  const auto scale = [weight](const at::Tensor& x, const BranchCall&) { return x.mul(weight); };
+  Stack stack =
+      with_branch(4, Branch(scale, {{"scale", weight}}, {{"calls", calls}}), Mode::reprop);
+  const at::Tensor loss = sum_of(stack->forward(testing::small_input(), testing::small_input()));
+  {
+    const at::NoGradGuard no_grad;
+    weight.add_(1.0);
+  }
+  EXPECT_THAT(message_of([&] { loss.backward(); }),
+              HasSubstr("block 2, branch F: parameter 'scale' was changed"));
+
+  const auto counts = [calls](const at::Tensor& x, const BranchCall&) {
+    calls.add_(1.0);
+    return x;
+  };
+  stack = with_branch(4, Branch(counts, std::vector<NamedParameter>{}, {{"calls", calls}}));
+  EXPECT_THAT(message_of([&] { stack->forward(testing::small_input(), testing::small_input()); }),
+              AllOf(HasSubstr("block 2, branch F"), HasSubstr("buffer")));
+}
+
+struct ForeignError : std::runtime_error, PassedOn {
+  using std::runtime_error::runtime_error;
+};
+
+TEST(StackErrors, ForeignErrorsOfAnObserverPassThroughAsTheyAre) {
+  Stack stack(test_blocks(3, {}), Mode::pareprop, kFp64);
+  const Watch watch = stack->watch(
+      {.on_block_gradients = [](const BlockGradients&) { throw ForeignError("of my own"); }});
+  const at::Tensor loss = sum_of(stack->forward(testing::small_input(), testing::small_input()));
+  EXPECT_THROW(loss.backward(), ForeignError);
 }
 
 TEST(StackErrors, ValuesThatDoNotFitExactStreamsAreNamed) {

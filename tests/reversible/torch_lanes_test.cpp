@@ -9,10 +9,13 @@
 #include <chrono>
 #include <filesystem>
 #include <iterator>
+#include <latch>
 #include <mutex>
 #include <set>
 #include <stdexcept>
 #include <thread>
+
+#include "pareprop/ops/shared_parts.h"
 
 extern "C" __attribute__((weak)) int MKL_Get_Max_Threads();
 
@@ -63,6 +66,25 @@ TEST_F(TorchLanes, EachLaneHasItsShareAlsoAfterTorchWasToldACount) {
   EXPECT_EQ(seen[0], (Counts{2, 2}));
   EXPECT_EQ(seen[1], (Counts{2, 2}));
   EXPECT_EQ(counts(), (Counts{4, 4}));
+}
+
+// Also with the threads of a lane that has nothing else to do.
+TEST_F(TorchLanes, PartsOfATaskAreSharedWithALaneThatIsFree) {
+  TaskGraph graph(LaneRule::any, 2);
+  graph.add({.kind = TaskKind::gradient});
+  std::latch all(4);  // two threads of each of two lanes: ends only if all of them come
+  std::mutex mutex;
+  std::set<std::int64_t> parts;
+  TorchCpuLanes(2).run(graph, [&](const Task&) {
+    run_parts(8, [&](NextPart& next) {
+      all.arrive_and_wait();
+      for (std::int64_t part; next.take(part);) {
+        const std::lock_guard lock(mutex);
+        EXPECT_TRUE(parts.insert(part).second) << part;
+      }
+    });
+    EXPECT_EQ(parts.size(), 8U);
+  });
 }
 
 std::ptrdiff_t threads_of_the_process() {

@@ -12,8 +12,6 @@
 namespace pareprop::testing {
 namespace {
 
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
 thread_local c10::DeviceIndex this_threads_device = 0;
 thread_local std::array<int, SimulatedDevice::kDevices> this_threads_streams{};
 

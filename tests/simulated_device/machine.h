@@ -17,6 +17,8 @@
 
 namespace pareprop::testing {
 
+inline std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
 constexpr auto kSimulated = c10::DeviceType::PrivateUse1;
 
 // "aten::addmm.out"

@@ -16,8 +16,6 @@ namespace {
 
 constexpr std::size_t kSmallest = 512;  // bytes, and their alignment, as CUDA's
 
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
 std::byte* host_memory(std::size_t bytes) {
   void* const data = std::aligned_alloc(kSmallest, bytes);
   TORCH_CHECK(data != nullptr, "the simulated device has no ", bytes, " bytes left");

@@ -155,12 +155,58 @@ TEST_F(BudgetKeeperTest, ProcessesOfAMachineDivideWhatIsFree) {
   const auto budget = [&](const Processes& processes) {
     BudgetKeeper keeper(config_, data, processes, nullptr);
     std::int64_t bytes = 0;
-    keeper.plan_by_shapes([&](plan::Planner&, const plan::Plan& plan) { bytes = plan.budget; });
+    keeper.plan_by_shapes(
+        [&](plan::JointSearch&, const plan::JointPlan& plan) { bytes = plan.micro.budget; });
     return static_cast<double>(bytes);
   };
   const double alone = budget({});
   EXPECT_LT(budget({.all = 8, .here = 8}), 0.2 * alone);
   EXPECT_GT(budget({.all = 8, .here = 1}), 0.8 * alone);
+}
+
+TEST_F(BudgetKeeperTest, CountsTheShareOfAProcess) {
+  config_.batch = 1;
+  config_.mode = "reprop";
+  config_.budget = "1GiB";
+  const TrainingData data = open_data(config_);
+  const auto predicted = [&](const char* shard, const Processes& processes) {
+    config_.shard = shard;
+    BudgetKeeper keeper(config_, data, processes, nullptr);
+    plan::Prediction prediction;
+    keeper.plan_by_shapes([&](plan::JointSearch&, const plan::JointPlan& plan) {
+      prediction = plan.micro.predicted;
+    });
+    return prediction;
+  };
+  const auto part = [](const plan::Prediction& of, const plan::Prediction& whole, memory::Tag tag) {
+    return static_cast<double>(of.peak_of(tag)) / static_cast<double>(whole.peak_of(tag));
+  };
+  const plan::Prediction alone = predicted("none", {});
+  EXPECT_EQ(predicted("gradients", {}).total_peak, alone.total_peak);
+  for (const int all : {2, 3}) {
+    for (int rank = 0; rank < all; ++rank) {
+      const Processes processes{.all = all, .here = all, .rank = rank};
+      const plan::Prediction none = predicted("none", processes);
+      const plan::Prediction state = predicted("state", processes);
+      const plan::Prediction gradients = predicted("gradients", processes);
+      EXPECT_EQ(part(none, alone, memory::Tag::optimizer), 1.0);
+      EXPECT_NEAR(part(state, alone, memory::Tag::optimizer) * all, 1.0, 0.02);
+      EXPECT_NEAR(part(gradients, alone, memory::Tag::optimizer) * all, 1.0, 0.02);
+      EXPECT_EQ(part(state, alone, memory::Tag::gradients), 1.0);
+      // Those of two blocks are alive besides.
+      EXPECT_GT(part(gradients, alone, memory::Tag::gradients) * all, 1.0);
+      EXPECT_LT(part(gradients, alone, memory::Tag::gradients), 0.95);
+      EXPECT_LT(state.total_peak, none.total_peak);
+      EXPECT_LT(gradients.total_peak, state.total_peak);
+    }
+  }
+  config_.shard = "none";
+  config_.mode = "auto";
+  config_.budget = "11MiB";
+  BudgetKeeper keeper(config_, data, {.all = 4, .here = 4}, nullptr);
+  const std::string message = message_of<std::invalid_argument>([&] { keeper.expect_to_fit(); });
+  EXPECT_NE(message.find("; --shard gradients --update inside would fit"), std::string::npos)
+      << message;
 }
 
 TEST_F(BudgetKeeperTest, PlansAreTightenedWhenSomethingElseTakesMemory) {

@@ -64,7 +64,7 @@ TEST(CheckpointStore, AnAverageThatWasNotSavedStartsFromTheWeights) {
   CheckpointStore store(folder.path());
   SmallRun run(1), other(2);
   run.fill(3);
-  store.save({*run.model, run.optimizer}, at_step(3));
+  store.save({*run.model, run.shares, run.optimizer}, at_step(3));
   load(*newest_whole(folder.path()).newest, other.trained);
   EXPECT_TRUE(other.average.state()[0].second.eq(3.0).all().item<bool>());
   EXPECT_EQ(other.average.state().back().second.item<std::int64_t>(), 0);

@@ -72,14 +72,15 @@ Seen train_steps(const Trained& what, Mode mode) {
   model->train();
   optim::AdamW optimizer(models::trained_parameters(*model));
   const auto group = distributed::make_process_group({});
-  distributed::GradientBuckets buckets(*model, *group);
+  distributed::Shares shares(optimizer.parameters(), *group);
+  distributed::GradientBuckets buckets(*model, shares);
   data::Prefetcher batches(std::make_shared<Examples>(cpu, what.batch), {.workers = 0});
   BatchFeed feed(batches, *model);
   const StepParts parts{.model = *model,
                         .optimizer = optimizer,
                         .average = nullptr,
                         .buckets = buckets,
-                        .group = *group};
+                        .shares = shares};
   Seen seen;
   for (int step = 0; step < 2; ++step) {
     SimulatedDevice::reset_counts();

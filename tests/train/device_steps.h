@@ -41,7 +41,7 @@ class DeviceSteps {
 
   StepOutcome run() {
     constexpr double kRate = 1e-4, kClip = 0.1;
-    return run_step({*model_, optimizer_, &average_, buckets_, *group_},
+    return run_step({*model_, optimizer_, &average_, buckets_, shares_},
                     {.batch = batch_, .clip = kClip}, feed_, kRate, /*wants_stop=*/false);
   }
 
@@ -51,7 +51,8 @@ class DeviceSteps {
   optim::AdamW optimizer_{models::trained_parameters(*model_)};
   Ema average_{models::trained_parameters(*model_), 0.9};
   const std::unique_ptr<distributed::ProcessGroup> group_ = distributed::make_process_group({});
-  distributed::GradientBuckets buckets_{*model_, *group_};
+  distributed::Shares shares_{models::trained_parameters(*model_), *group_};
+  distributed::GradientBuckets buckets_{*model_, shares_};
   data::Prefetcher batches_;
   BatchFeed feed_{batches_, *model_};
 };

@@ -62,17 +62,17 @@ TEST(DeviceTraining, ReadsNoValueOfItsOwnInAStep) {
 TEST(DeviceTraining, GradientNormsAreThoseOfTheCpu) {
   const auto parameters = optim::testing::random_parameters(1);
   optim::testing::random_gradients(parameters, 1);
-  const auto norm_of = [&] {
+  const auto norm_there = [&] {
     const DevicePathScope scope;
     const GradientNorms norms(parameters);
-    return norms.of(read_numbers(norms.numbers()));
+    return norm_of(parameters, norms.squares(read_numbers(norms.numbers())));
   };
-  EXPECT_NEAR(norm_of().norm / gradient_norm(parameters).norm, 1.0, 1e-12);
-  EXPECT_EQ(norm_of().first_not_finite, "");
+  EXPECT_NEAR(norm_there().norm / norm_of(parameters, squared_norms(parameters)).norm, 1.0, 1e-12);
+  EXPECT_EQ(norm_there().first_not_finite, "");
   for (const std::size_t bad : {0, 2}) {
     parameters[bad].second.grad().flatten()[3].fill_(std::numeric_limits<float>::quiet_NaN());
-    EXPECT_EQ(norm_of().first_not_finite, parameters[bad].first);
-    EXPECT_TRUE(std::isnan(norm_of().norm));
+    EXPECT_EQ(norm_there().first_not_finite, parameters[bad].first);
+    EXPECT_TRUE(std::isnan(norm_there().norm));
   }
 }
 

@@ -14,6 +14,10 @@
 namespace pareprop::train {
 namespace {
 
+GradientNorm gradient_norm(const io::NamedTensors& parameters) {
+  return norm_of(parameters, squared_norms(parameters));
+}
+
 using optim::testing::random_gradients;
 using optim::testing::random_parameters;
 

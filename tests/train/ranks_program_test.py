@@ -1,60 +1,55 @@
 """`pareprop train` in several processes, from outside: stopped ranks, ranks with other flags, names, absurd numbers."""
 
+import json
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 import unittest
 from pathlib import Path
 
+from started_runs import ENVIRONMENT, InFolder, children, kill_group, rank_of, wait_for
+
 PROGRAM = sys.argv.pop(1)
-ENVIRONMENT = {**os.environ, "GOMP_SPINCOUNT": "2000", "OMP_NUM_THREADS": "1"}
 SMALL = ["train", "--model", "vit_cifar", "--width", "32", "--depth", "3", "--data", "digits", "--mode", "reprop",
          "--batch", "16", "--eval-every", "1000000"]
 TIMEOUT = 3
 
 
-def wait_for(there, process):
-    deadline = time.monotonic() + 60
-    while not there():
-        if process.poll() is not None or time.monotonic() > deadline:
-            process.kill()
-            raise AssertionError(f"not there; exit code {process.poll()}")
-        time.sleep(0.02)
-
-
-def children(process):
-    return [int(pid) for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
-
-
-def rank_of(pid):
-    entries = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    return next(int(entry[5:]) for entry in entries if entry.startswith(b"RANK="))
-
-
-def kill_group(process):
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
-    process.stderr.close()
-    process.wait()
-
-
-class RanksProgram(unittest.TestCase):
-    def setUp(self):
-        self.temporary = tempfile.TemporaryDirectory()
-        self.folder = Path(self.temporary.name)
-        self.addCleanup(self.temporary.cleanup)
-
+class RanksProgram(InFolder):
     def start(self, *flags, environment=ENVIRONMENT):
         process = subprocess.Popen([PROGRAM, *SMALL, "--timeout", str(TIMEOUT), *map(str, flags)], env=environment,
                                    stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, process_group=0)
         self.addCleanup(kill_group, process)
         return process
+
+    def finished(self, out, *flags):
+        """The result of a run, and the losses of its steps."""
+        result = self.folder / "result.json"
+        process = self.start("--nproc", 2, "--mode", "auto", "--batch", 32, "--steps", 4, "--log-every", 1, "--clip", 0,
+                             "--dropout", 0.1, "--timeout", 60, "--json", result, "--out", out, *flags)
+        _, err = process.communicate(timeout=120)
+        self.assertEqual(process.returncode, 0, err)
+        lines = map(json.loads, (out / "metrics.jsonl").read_text().splitlines())
+        return json.loads(result.read_text()), [line["loss"] for line in lines if "gradient_norm" in line]
+
+    def test_all_ranks_compute_their_batches_in_the_same_parts(self):
+        environment = {**ENVIRONMENT, "XDG_CACHE_HOME": str(self.folder / "cache")}
+        refused = subprocess.run([PROGRAM, *SMALL, "--nproc", "2", "--mode", "auto", "--batch", "32", "--budget", "1KiB",
+                                  "--out", str(self.folder / "refused")], env=environment, capture_output=True, text=True,
+                                 timeout=120)
+        least = int(re.search(r"smallest budget for this batch is [^(]*\((\d+) bytes\)", refused.stderr)[1])
+        whole, expected = self.finished(self.folder / "whole")
+        parts, found = self.finished(self.folder / "parts", "--budget", f"{int(1.02 * least)}B")
+        self.assertEqual(whole["parts"], 1)
+        self.assertGreater(parts["parts"], 1)
+        self.assertLessEqual(parts["peak_bytes"], parts["budget_bytes"])
+        self.assertEqual(len(found), 4)
+        for a, b in zip(found, expected):
+            self.assertAlmostEqual(a, b, delta=1e-4)
 
     def test_a_stopped_rank_ends_the_run_and_nothing_is_lost(self):
         for victim in (0, 1):

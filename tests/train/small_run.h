@@ -53,9 +53,11 @@ struct SmallRun {
       : model(small_vit(seed, std::move(depths))) {}
 
   std::shared_ptr<models::Model> model;
-  optim::AdamW optimizer = optim::AdamW(models::trained_parameters(*model));
+  std::unique_ptr<distributed::ProcessGroup> group = distributed::one_process();
+  distributed::Shares shares = distributed::Shares(models::trained_parameters(*model), *group);
+  optim::AdamW optimizer = optim::AdamW(shares.own());
   Ema average = Ema(models::trained_parameters(*model), 0.9);
-  Trained trained = {*model, optimizer, &average};
+  Trained trained = {*model, shares, optimizer, &average};
 
   // All that is saved holds this number.
   void fill(double value) {

@@ -135,9 +135,11 @@ class TrainProgram(unittest.TestCase):
         done = max(int(folder.name[5:]) for folder in (self.folder / "run" / "checkpoints").glob("step-*"))
         run(*common, "--steps", done + 5, "--nproc", 2)
         self.assertIn(done + 5, losses(self.folder / "run"))
-        other = run(*common, "--steps", done + 10, check=False)
-        self.assertEqual(other.returncode, 2)
-        self.assertIn("2 processes", other.stderr)
+        other = run(*common, "--steps", done + 10)
+        self.assertIn("by 2 processes, and goes on with --batch 16 in 1", other.stderr)
+        refused = run(*[5 if word == 16 else word for word in common], "--steps", done + 15, "--nproc", 2, check=False)
+        self.assertEqual(refused.returncode, 2)
+        self.assertIn("was trained with --batch 16 by 1 process,", refused.stderr)
 
     def test_torchrun_restarts_from_the_last_checkpoint(self):
         common = ["--mode", "reprop", "--batch", 16, "--save-every", 5, "--out", self.folder / "run", "--resume", "auto",

@@ -7,7 +7,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "pareprop/ops/kernels/head_products.h"
+#include "pareprop/ops/kernels/one_head.h"
 #include "pareprop/ops/kernels/row_kernels.h"
 
 namespace pareprop {
@@ -30,8 +30,8 @@ std::int64_t chunk_rows(std::int64_t queries, std::int64_t keys, std::size_t val
 template <typename T, typename S>
 struct Scratch {
   HeadProducts<T, S> products;
-  std::vector<T> scores, row;
-  std::vector<S> p, dropped, positive, gradient;
+  ScratchBuffer<T> scores, row;
+  ScratchBuffer<S> p, dropped, positive, gradient;
 };
 
 // One head of one sample.
@@ -44,132 +44,92 @@ class Head {
         b_(b),
         h_(h),
         stride_(HeadProducts<T, S>::padded_keys(problem.keys)),
+        terms_(problem, b, h),
         scratch_(scratch) {}
 
   void forward(const HeadRows<S>& output, S* kept_p) {
-    HeadOperands<S> operands = inputs();
-    operands.output = of_head(output);
-    scratch_.products.begin_forward(operands);
-    by_chunks([&](std::int64_t first, std::int64_t rows) {
-      S* p = kept_p != nullptr ? kept_p + (first_query() + first) * stride_
-                               : sized(scratch_.p, rows * stride_);
-      probabilities(first, rows, p);
-      if (a_.dropout) drop(first, rows, p);
-      scratch_.products.mix(a_.dropout ? scratch_.dropped.data() : p, first, rows);
+    HeadOperands<S> operands = head_operands(a_, b_, h_);
+    operands.output = head_rows(output, b_, h_);
+    scratch_.products.begin_forward(operands, a_.keys);
+    by_chunks([&](const Tile& t) {
+      S* p = kept_p != nullptr ? kept_p + (terms_.first_query() + t.query) * stride_
+                               : sized(scratch_.p, t.queries * stride_);
+      probabilities(t, p);
+      if (a_.dropout) drop(t, p);
+      scratch_.products.mix(a_.dropout ? scratch_.dropped.data() : p, t);
     });
   }
 
   void backward(const S* kept_p, const HeadRows<const S>& doutput,
                 const AttentionGradients<T, S>& gradients, T* bias_gradient) {
-    HeadOperands<S> operands = inputs();
-    operands.doutput = of_head(doutput);
-    operands.dq = of_head(gradients.q);
-    operands.dk = of_head(gradients.k);
-    operands.dv = of_head(gradients.v);
+    HeadOperands<S> operands = head_operands(a_, b_, h_);
+    operands.doutput = head_rows(doutput, b_, h_);
+    operands.dq = head_rows(gradients.q, b_, h_);
+    operands.dk = head_rows(gradients.k, b_, h_);
+    operands.dv = head_rows(gradients.v, b_, h_);
     HeadProducts<T, S>& products = scratch_.products;
-    products.begin_backward(operands, kept_p == nullptr);
-    by_chunks([&](std::int64_t first, std::int64_t rows) {
-      const S* p = kept_p != nullptr ? kept_p + (first_query() + first) * stride_
-                                     : probabilities_again(first, rows);
+    products.begin_backward(operands, a_.keys, kept_p == nullptr);
+    by_chunks([&](const Tile& t) {
+      const S* p = kept_p != nullptr ? kept_p + (terms_.first_query() + t.query) * stride_
+                                     : probabilities_again(t);
       const S* used = p;
       if (a_.dropout) {
-        split(p, rows * stride_);
+        split(p, t.queries * stride_);
         p = scratch_.positive.data();
         used = scratch_.dropped.data();
       }
-      products.value_gradient(used, first, rows);
-      T* dp = sized(scratch_.scores, rows * a_.keys);
-      products.probability_gradient(first, rows, dp);
-      if (a_.dropout) drop_gradient(used, rows, dp);
-      const S* ds = score_gradients(p, rows, dp);
-      add_to_terms(first, rows, dp, gradients, bias_gradient);
-      products.key_gradient(ds, first, rows);
-      products.query_gradient(ds, first, rows);
+      products.value_gradient(used, t);
+      T* dp = sized(scratch_.scores, t.queries * a_.keys);
+      products.probability_gradient(t, dp);
+      if (a_.dropout) drop_gradient(used, t.queries, dp);
+      const S* ds = score_gradients(p, t.queries, dp);
+      terms_.add_gradients(t, dp, gradients, bias_gradient);
+      products.key_gradient(ds, t);
+      products.query_gradient(ds, t);
     });
     products.end_backward();
   }
 
  private:
-  HeadOperands<S> inputs() const {
-    HeadOperands<S> o;
-    o.queries = a_.queries;
-    o.keys = a_.keys;
-    o.head = a_.head;
-    o.scale = static_cast<double>(a_.scale);
-    o.q = of_head(a_.q);
-    o.k = of_head(a_.k);
-    o.v = of_head(a_.v);
-    return o;
-  }
-
-  template <typename U>
-  Matrix<U> of_head(const HeadRows<U>& rows) const {
-    return {rows.at(b_, h_, 0), rows.row};
-  }
-
-  // Where the queries of this head begin in a (batch, heads, queries, ...) array.
-  std::int64_t first_query() const { return (b_ * a_.heads + h_) * a_.queries; }
-
   template <typename Body>
   void by_chunks(const Body& body) const {
     const std::int64_t step = chunk_rows(a_.queries, a_.keys, sizeof(T));
     for (std::int64_t first = 0; first < a_.queries; first += step) {
-      body(first, std::min(step, a_.queries - first));
+      body(Tile{first, std::min(step, a_.queries - first), 0, a_.keys});
     }
   }
 
-  // p (rows, stride) = the probabilities of `rows` queries from `first` on.
-  void probabilities(std::int64_t first, std::int64_t rows, S* p) {
+  // p (queries, stride) = the probabilities of a tile.
+  void probabilities(const Tile& t, S* p) {
     T* s = nullptr;
     if constexpr (std::is_same_v<T, S>) {
       s = p;
     } else {
-      s = sized(scratch_.scores, rows * a_.keys);
+      s = sized(scratch_.scores, t.queries * a_.keys);
     }
-    scratch_.products.scores(first, rows, s);
-    for (std::int64_t i = 0; i < rows; ++i) {
+    scratch_.products.scores(t, s);
+    for (std::int64_t i = 0; i < t.queries; ++i) {
       S* row = p + i * stride_;
-      row_kernels<T, S>().softmax(s + i * a_.keys, a_.scale, bias_row(first + i),
-                                  mask_row(first + i), a_.keys, row);
+      row_kernels<T, S>().softmax(s + i * a_.keys, a_.scale, terms_.bias_row(t, i, scratch_.row),
+                                  terms_.mask_row(t, i), a_.keys, row);
       std::fill(row + a_.keys, row + stride_, S(0));
     }
   }
 
-  const S* probabilities_again(std::int64_t first, std::int64_t rows) {
-    S* p = sized(scratch_.p, rows * stride_);
-    probabilities(first, rows, p);
-    if (a_.dropout) drop(first, rows, p);
+  const S* probabilities_again(const Tile& t) {
+    S* p = sized(scratch_.p, t.queries * stride_);
+    probabilities(t, p);
+    if (a_.dropout) drop(t, p);
     return p;
-  }
-
-  const T* mask_row(std::int64_t query) const {
-    if (a_.mask == nullptr) return nullptr;
-    const std::int64_t row = a_.mask_rows == 1 ? 0 : query;
-    return a_.mask + ((b_ % a_.groups) * a_.mask_rows + row) * a_.keys;
-  }
-
-  const T* bias_row(std::int64_t query) {
-    const T* bias = a_.bias == nullptr ? nullptr : a_.bias + (h_ * a_.queries + query) * a_.keys;
-    if (a_.position_rows == nullptr) return bias;
-    const T* by_row = a_.position_rows + (first_query() + query) * a_.map_rows;
-    const T* by_column = a_.position_columns + (first_query() + query) * a_.map_columns;
-    T* sum = sized(scratch_.row, a_.keys);
-    for (std::int64_t i = 0; i < a_.map_rows; ++i, sum += a_.map_columns) {
-      for (std::int64_t j = 0; j < a_.map_columns; ++j) sum[j] = by_row[i] + by_column[j];
-    }
-    for (std::int64_t j = 0; bias != nullptr && j < a_.keys; ++j) {
-      scratch_.row[static_cast<std::size_t>(j)] += bias[j];
-    }
-    return scratch_.row.data();
   }
 
   // Draws what is dropped: p becomes negative there, and scratch.dropped gets what values are
   // multiplied with.
-  void drop(std::int64_t first, std::int64_t rows, S* p) {
-    S* dropped = sized(scratch_.dropped, rows * stride_);
+  void drop(const Tile& t, S* p) {
+    S* dropped = sized(scratch_.dropped, t.queries * stride_);
     T* factors = sized(scratch_.row, a_.keys);
-    for (std::int64_t i = 0; i < rows; ++i, p += stride_, dropped += stride_) {
-      a_.dropout->fill((first_query() + first + i) * a_.keys, a_.keys, factors);
+    for (std::int64_t i = 0; i < t.queries; ++i, p += stride_, dropped += stride_) {
+      terms_.draw_row(t, i, factors);
       for (std::int64_t j = 0; j < a_.keys; ++j) {
         const T probability = static_cast<T>(p[j]);
         dropped[j] = static_cast<S>(factors[j] * probability);
@@ -216,37 +176,11 @@ class Head {
     return ds;
   }
 
-  // Adds the gradients of the scores, `ds` (rows, keys), to those of what was added to the scores.
-  void add_to_terms(std::int64_t first, std::int64_t rows, const T* ds,
-                    const AttentionGradients<T, S>& gradients, T* bias) const {
-    if (bias != nullptr) {
-      T* sum = bias + (h_ * a_.queries + first) * a_.keys;
-      for (std::int64_t i = 0; i < rows * a_.keys; ++i) sum[i] += ds[i];
-    }
-    if (gradients.position_rows == nullptr) return;
-    for (std::int64_t q = first; q < first + rows; ++q) {
-      T* by_row = gradients.position_rows + (first_query() + q) * a_.map_rows;
-      T* by_column = gradients.position_columns + (first_query() + q) * a_.map_columns;
-      for (std::int64_t i = 0; i < a_.map_rows; ++i, ds += a_.map_columns) {
-        T sum = 0;
-        for (std::int64_t j = 0; j < a_.map_columns; ++j) {
-          sum += ds[j];
-          by_column[j] += ds[j];
-        }
-        by_row[i] += sum;
-      }
-    }
-  }
-
   const AttentionProblem<T, S>& a_;
   std::int64_t b_, h_, stride_;
+  ScoreTerms<T, S> terms_;
   Scratch<T, S>& scratch_;
 };
-
-template <typename T, typename S>
-void end_products() {
-  if constexpr (!std::is_same_v<T, S>) end_pair_products();
-}
 
 }  // namespace
 

@@ -2,20 +2,12 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <vector>
 
 #include "pareprop/ops/kernels/bf16_pairs.h"
 #include "pareprop/ops/kernels/gemm.h"
+#include "pareprop/ops/kernels/scratch_buffer.h"
 
 namespace pareprop {
-
-// A buffer that is kept from use to use, with room for `count` values.
-template <typename T>
-T* sized(std::vector<T>& buffer, std::int64_t count) {
-  const auto size = static_cast<std::size_t>(count);
-  if (buffer.size() < size) buffer.resize(size);
-  return buffer.data();
-}
 
 // What one head of one sample multiplies. The gradients may be in the memory of what they are of,
 // all three or none.
@@ -24,14 +16,29 @@ struct HeadOperands {
   std::int64_t queries = 0, keys = 0, head = 0;
   double scale = 1;         // of the gradients of q and k
   Matrix<const S> q, k, v;  // (queries, head), (keys, head), (keys, head)
-  Matrix<S> output;         // of the forward pass: (queries, head)
+  Matrix<S> output;         // of mix(): (queries, head)
   Matrix<const S> doutput;  // of the backward pass
-  Matrix<S> dq, dk, dv;     // as q, k, v
+  Matrix<S> dq, dk, dv;     // of value_gradient() and so on: as q, k, v
 };
 
-// The six products of attention, for `rows` queries from `first` on at a time; values are stored as
-// S, scores in T. Rows of probabilities and their gradients are padded_keys() values apart, zero in
-// what is padded. Keeps its memory from head to head.
+// A part of the scores of one head: `queries` rows from `query` on, `keys` columns from `key` on.
+struct Tile {
+  std::int64_t query = 0, queries = 0, key = 0, keys = 0;
+};
+
+template <typename U>
+Matrix<U> rows_from(const Matrix<U>& m, std::int64_t row) {
+  return {m.data + row * m.stride, m.stride};
+}
+
+// The products of attention, one tile of the scores at a time; values are stored as S, scores in T.
+// A head is cut into blocks of `key_block` keys (even, or all keys), the last one smaller. Rows of
+// probabilities and their gradients are padded_keys() of the tile's keys apart, zero in what is
+// padded. Keeps its memory from head to head.
+//
+// sum_*() add to the caller's sums in T, unscaled, beginning anew with the first block of what they
+// sum over. The others write to the operands; they are for tiles that have all keys, and for them
+// a backward pass begins with query 0 and ends with end_backward().
 template <typename T, typename S>
 class HeadProducts;
 
@@ -40,10 +47,14 @@ class HeadProducts<T, T> {
  public:
   static std::int64_t padded_keys(std::int64_t keys) { return keys; }
 
-  void begin_forward(const HeadOperands<T>& operands) { o_ = operands; }
+  void begin_forward(const HeadOperands<T>& operands, std::int64_t key_block) {
+    static_cast<void>(key_block);
+    o_ = operands;
+  }
 
   // `scores_wanted`: scores() will be called.
-  void begin_backward(const HeadOperands<T>& operands, bool scores_wanted) {
+  void begin_backward(const HeadOperands<T>& operands, std::int64_t key_block, bool scores_wanted) {
+    static_cast<void>(key_block);
     static_cast<void>(scores_wanted);
     o_ = operands;
     if (o_.q.data != o_.dq.data) return;
@@ -52,44 +63,54 @@ class HeadProducts<T, T> {
     o_.v = copied(o_.v, o_.keys, v_);
   }
 
-  // s (rows, keys) = q k^T
-  void scores(std::int64_t first, std::int64_t rows, T* s) {
-    gemm<T>(Transpose::no, Transpose::yes, rows, o_.keys, o_.head, T(1), from(o_.q, first), o_.k,
-            T(0), {s, o_.keys});
+  // s (queries, keys) = q k^T
+  void scores(const Tile& t, T* s) { by_keys(o_.q, o_.k, t, s); }
+  // dp (queries, keys) = doutput v^T
+  void probability_gradient(const Tile& t, T* dp) { by_keys(o_.doutput, o_.v, t, dp); }
+
+  // sum (queries, head) = p v
+  void sum_mix(const T* p, const Tile& t, const Matrix<T>& sum) { over_keys(p, o_.v, t, 1, sum); }
+  // sum (queries, head) = ds k
+  void sum_query_gradient(const T* ds, const Tile& t, const Matrix<T>& sum) {
+    over_keys(ds, o_.k, t, 1, sum);
   }
+  // sum (keys, head) = p^T doutput
+  void sum_value_gradient(const T* p, const Tile& t, const Matrix<T>& sum) {
+    over_queries(p, o_.doutput, t, 1, sum);
+  }
+  // sum (keys, head) = ds^T q
+  void sum_key_gradient(const T* ds, const Tile& t, const Matrix<T>& sum) {
+    over_queries(ds, o_.q, t, 1, sum);
+  }
+
   // output = p v
-  void mix(const T* p, std::int64_t first, std::int64_t rows) {
-    gemm<T>(Transpose::no, Transpose::no, rows, o_.head, o_.keys, T(1), {p, o_.keys}, o_.v, T(0),
-            from(o_.output, first));
-  }
-  // dv = p^T doutput, summed over the calls from first = 0 on
-  void value_gradient(const T* p, std::int64_t first, std::int64_t rows) {
-    gemm<T>(Transpose::yes, Transpose::no, o_.keys, o_.head, rows, T(1), {p, o_.keys},
-            from(o_.doutput, first), first == 0 ? T(0) : T(1), o_.dv);
-  }
-  // dp (rows, keys) = doutput v^T
-  void probability_gradient(std::int64_t first, std::int64_t rows, T* dp) {
-    gemm<T>(Transpose::no, Transpose::yes, rows, o_.keys, o_.head, T(1), from(o_.doutput, first),
-            o_.v, T(0), {dp, o_.keys});
-  }
-  // dk = scale * ds^T q, summed likewise; to be called before query_gradient() of these rows
-  void key_gradient(const T* ds, std::int64_t first, std::int64_t rows) {
-    gemm<T>(Transpose::yes, Transpose::no, o_.keys, o_.head, rows, static_cast<T>(o_.scale),
-            {ds, o_.keys}, from(o_.q, first), first == 0 ? T(0) : T(1), o_.dk);
-  }
+  void mix(const T* p, const Tile& t) { over_keys(p, o_.v, t, 1, rows_from(o_.output, t.query)); }
+  // dv = p^T doutput
+  void value_gradient(const T* p, const Tile& t) { over_queries(p, o_.doutput, t, 1, o_.dv); }
+  // dk = scale * ds^T q; to be called before query_gradient() of this tile
+  void key_gradient(const T* ds, const Tile& t) { over_queries(ds, o_.q, t, o_.scale, o_.dk); }
   // dq = scale * ds k
-  void query_gradient(const T* ds, std::int64_t first, std::int64_t rows) {
-    gemm<T>(Transpose::no, Transpose::no, rows, o_.head, o_.keys, static_cast<T>(o_.scale),
-            {ds, o_.keys}, o_.k, T(0), from(o_.dq, first));
+  void query_gradient(const T* ds, const Tile& t) {
+    over_keys(ds, o_.k, t, o_.scale, rows_from(o_.dq, t.query));
   }
   void end_backward() {}
 
  private:
-  template <typename U>
-  static Matrix<U> from(const Matrix<U>& m, std::int64_t row) {
-    return {m.data + row * m.stride, m.stride};
+  void by_keys(const Matrix<const T>& left, const Matrix<const T>& right, const Tile& t, T* made) {
+    gemm<T>(Transpose::no, Transpose::yes, t.queries, t.keys, o_.head, T(1),
+            rows_from(left, t.query), rows_from(right, t.key), T(0), {made, t.keys});
   }
-  Matrix<const T> copied(const Matrix<const T>& m, std::int64_t rows, std::vector<T>& to) const {
+  void over_keys(const T* left, const Matrix<const T>& right, const Tile& t, double scale,
+                 const Matrix<T>& sum) {
+    gemm<T>(Transpose::no, Transpose::no, t.queries, o_.head, t.keys, static_cast<T>(scale),
+            {left, t.keys}, rows_from(right, t.key), t.key == 0 ? T(0) : T(1), sum);
+  }
+  void over_queries(const T* left, const Matrix<const T>& right, const Tile& t, double scale,
+                    const Matrix<T>& sum) {
+    gemm<T>(Transpose::yes, Transpose::no, t.keys, o_.head, t.queries, static_cast<T>(scale),
+            {left, t.keys}, rows_from(right, t.query), t.query == 0 ? T(0) : T(1), sum);
+  }
+  Matrix<const T> copied(const Matrix<const T>& m, std::int64_t rows, ScratchBuffer<T>& to) const {
     T* out = sized(to, rows * o_.head);
     for (std::int64_t i = 0; i < rows; ++i) {
       std::copy_n(m.data + i * m.stride, o_.head, out + i * o_.head);
@@ -98,7 +119,7 @@ class HeadProducts<T, T> {
   }
 
   HeadOperands<T> o_;
-  std::vector<T> q_, k_, v_;
+  ScratchBuffer<T> q_, k_, v_;
 };
 
 // By pairs. REQUIRES: has_pair_products() and an even head.
@@ -108,24 +129,38 @@ class HeadProducts<float, c10::BFloat16> {
   using S = c10::BFloat16;
   static std::int64_t padded_keys(std::int64_t keys) { return 2 * pairs_of(keys); }
 
-  void begin_forward(const HeadOperands<S>& operands);
-  void begin_backward(const HeadOperands<S>& operands, bool scores_wanted);
-  void scores(std::int64_t first, std::int64_t rows, float* s);
-  void mix(const S* p, std::int64_t first, std::int64_t rows);
-  void value_gradient(const S* p, std::int64_t first, std::int64_t rows);
-  void probability_gradient(std::int64_t first, std::int64_t rows, float* dp);
-  void key_gradient(const S* ds, std::int64_t first, std::int64_t rows);
-  void query_gradient(const S* ds, std::int64_t first, std::int64_t rows);
+  void begin_forward(const HeadOperands<S>& operands, std::int64_t key_block);
+  void begin_backward(const HeadOperands<S>& operands, std::int64_t key_block, bool scores_wanted);
+  void scores(const Tile& t, float* s);
+  void probability_gradient(const Tile& t, float* dp);
+  void sum_mix(const S* p, const Tile& t, const Matrix<float>& sum);
+  void sum_query_gradient(const S* ds, const Tile& t, const Matrix<float>& sum);
+  void sum_value_gradient(const S* p, const Tile& t, const Matrix<float>& sum);
+  void sum_key_gradient(const S* ds, const Tile& t, const Matrix<float>& sum);
+  void mix(const S* p, const Tile& t);
+  void value_gradient(const S* p, const Tile& t);
+  void key_gradient(const S* ds, const Tile& t);
+  void query_gradient(const S* ds, const Tile& t);
   void end_backward();
 
  private:
-  // sum (keys, head) = left^T right, or more of it.
-  void add_transposed(const S* left, const Matrix<const S>& right, std::int64_t first,
-                      std::int64_t rows, std::vector<float>& sum);
+  // The columns of k or v as right operands, key block after key block.
+  void pair_key_blocks(const Matrix<const S>& rows, std::int64_t key_block,
+                       ScratchBuffer<Pair16>& columns) const;
+  void pair_keys(const Matrix<const S>& rows, ScratchBuffer<Pair16>& paired) const;
+  void by_keys(const Matrix<const S>& left, const ScratchBuffer<Pair16>& columns, const Tile& t,
+               float* made) const;
+  void over_keys(const S* left, const ScratchBuffer<Pair16>& rows, const Tile& t,
+                 const Matrix<float>& sum) const;
+  void over_queries(const S* left, const Matrix<const S>& right, const Tile& t,
+                    const Matrix<float>& sum);
+  Matrix<float> of_keys(ScratchBuffer<float>& sums) const {
+    return {sized(sums, o_.keys * o_.head), o_.head};
+  }
 
   HeadOperands<S> o_;
-  std::vector<Pair16> k_columns_, v_columns_, k_rows_, v_rows_, left_, right_;
-  std::vector<float> rows_, dk_, dv_;
+  ScratchBuffer<Pair16> k_columns_, v_columns_, k_rows_, v_rows_, left_, right_;
+  ScratchBuffer<float> rows_, dk_, dv_;
 };
 
 }  // namespace pareprop

@@ -35,6 +35,18 @@ struct RowKernels {
   void (*softmax)(T* s, T scale, const T* bias, const T* mask, std::int64_t width, S* p);
   // ds = p * (dp - sum(p * dp)), also over dp; which may be the same.
   void (*softmax_backward)(const S* p, T* dp, std::int64_t width, S* ds);
+  // A part of a row: p = exp(x - top), where x = s * scale + bias + mask, `top` is the largest x so
+  // far and `total` the sum of all exponentials; both are brought up to date. Sums of the parts
+  // before have to be multiplied by `change`. s is used up, and p may be s.
+  void (*softmax_part)(T* s, T scale, const T* bias, const T* mask, std::int64_t width, T* top,
+                       T* total, T* change, S* p);
+  // p = exp(s * scale + bias + mask - shift); p may be s.
+  void (*exponentials)(const T* s, T scale, const T* bias, const T* mask, T shift,
+                       std::int64_t width, S* p);
+  // ds = p * (dp - shift), also over dp; which may be the same.
+  void (*shifted_product)(const S* p, T* dp, T shift, std::int64_t width, S* ds);
+  // y = factor * x, count values; y may be x.
+  void (*scaled)(const T* x, T factor, std::int64_t count, S* y);
 };
 
 template <typename T, typename S>

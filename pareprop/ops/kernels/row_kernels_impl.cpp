@@ -314,21 +314,75 @@ void softmax(T* s, T scale, const T* bias, const T* mask, std::int64_t width, S*
 }
 
 template <typename T, typename S>
-void softmax_backward(const S* p, T* dp, std::int64_t width, [[maybe_unused]] S* ds) {
-  Pair<T> total(T(0));
-  along<T>(width, [&](auto get, auto) { total = multiply_add(get(p), get(dp), total); });
-  const Pair<T> shift(sum(total));
+void shifted_product(const S* p, T* dp, T shift, std::int64_t width, [[maybe_unused]] S* ds) {
+  const Pair<T> by(shift);
   along<T>(width, [&](auto get, auto put) {
-    const Pair<T> d = get(p) * (get(dp) - shift);
+    const Pair<T> d = get(p) * (get(dp) - by);
     put(d, dp);
     if constexpr (!std::is_same_v<T, S>) put(d, ds);
   });
 }
 
 template <typename T, typename S>
+void softmax_backward(const S* p, T* dp, std::int64_t width, S* ds) {
+  Pair<T> total(T(0));
+  along<T>(width, [&](auto get, auto) { total = multiply_add(get(p), get(dp), total); });
+  shifted_product(p, dp, sum(total), width, ds);
+}
+
+// Scores are written back only where terms were added to them: exponentials() scales them itself.
+template <typename T, typename S>
+void softmax_part(T* s, T scale, const T* bias, const T* mask, std::int64_t width, T* top, T* total,
+                  T* change, S* p) {
+  constexpr T kNone = -std::numeric_limits<T>::infinity();
+  const Pair<T> by(scale);
+  const bool terms = bias != nullptr || mask != nullptr;
+  Pair<T> most(kNone);
+  along<T>(width, [&](auto get, auto put) {
+    Pair<T> x = get(s, kNone) * by;
+    if (bias != nullptr) x = x + get(bias);
+    if (mask != nullptr) x = x + get(mask);
+    if (terms) put(x, s);
+    most = maximum(most, x);
+  });
+  const T before = *top, now = std::max(before, largest(most));
+  const T shift = now == kNone ? T(0) : now;  // nothing but masked keys so far
+  const Pair<T> factor(terms ? T(1) : scale), less(-shift);
+  Pair<T> added(T(0));
+  along<T>(width, [&](auto get, auto put) {
+    const Pair<T> e = exponential(multiply_add(get(s, kNone), factor, less));
+    put(e, p);
+    added = added + e;
+  });
+  *change = before == now ? T(1) : std::exp(before - shift);
+  *top = now;
+  *total = *total * *change + sum(added);
+}
+
+template <typename T, typename S>
+void exponentials(const T* s, T scale, const T* bias, const T* mask, T shift, std::int64_t width,
+                  S* p) {
+  const Pair<T> by(scale), less(-shift);
+  along<T>(width, [&](auto get, auto put) {
+    Pair<T> x = multiply_add(get(s), by, less);
+    if (bias != nullptr) x = x + get(bias);
+    if (mask != nullptr) x = x + get(mask);
+    put(exponential(x), p);
+  });
+}
+
+template <typename T, typename S>
+void scaled(const T* x, T factor, std::int64_t count, S* y) {
+  const Pair<T> by(factor);
+  along<T>(count, [&](auto get, auto put) { put(get(x) * by, y); });
+}
+
+template <typename T, typename S>
 constexpr RowKernels<T, S> table() {
-  return {&norm<T, S>,       &norm_backward<T, S>, &bias_gelu<T, S>, &add_rows<T, S>,
-          &add_scaled<T, S>, &add_rounded<T, S>,   &softmax<T, S>,   &softmax_backward<T, S>};
+  return {&norm<T, S>,         &norm_backward<T, S>,    &bias_gelu<T, S>,
+          &add_rows<T, S>,     &add_scaled<T, S>,       &add_rounded<T, S>,
+          &softmax<T, S>,      &softmax_backward<T, S>, &softmax_part<T, S>,
+          &exponentials<T, S>, &shifted_product<T, S>,  &scaled<T, S>};
 }
 
 }  // namespace

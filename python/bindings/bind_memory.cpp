@@ -1,0 +1,46 @@
+#include <pybind11/stl.h>
+
+#include "pareprop/memory/caching_allocator.h"
+#include "pareprop/memory/free_memory.h"
+#include "pareprop/memory/meta_meter.h"
+#include "python/bindings/bind.h"
+
+namespace pareprop::python {
+namespace {
+
+namespace py = pybind11;
+
+memory::Counted counted(bool meta) { return meta ? memory::Counted::meta : memory::Counted::cpu; }
+
+py::dict usage(bool meta) {
+  const memory::Usage usage = memory::usage(counted(meta));
+  py::dict live, peak, result;
+  for (std::size_t tag = 0; tag < memory::kTags; ++tag) {
+    const py::str name(std::string(memory::name(static_cast<memory::Tag>(tag))));
+    live[name] = usage.live[tag];
+    peak[name] = usage.peak[tag];
+  }
+  result["live"] = usage.total_live;
+  result["peak"] = usage.total_peak;
+  result["activations_live"] = usage.activation_live;
+  result["activations_peak"] = usage.activation_peak;
+  result["live_by_tag"] = live;
+  result["peak_by_tag"] = peak;
+  return result;
+}
+
+}  // namespace
+
+void bind_memory(py::module_& module) {
+  module.def("install_allocator", &memory::install_caching_allocator);
+  module.def("allocator_installed", &memory::caching_allocator_installed);
+  module.def("install_meta_meter", &memory::install_meta_meter);
+  module.def("free_memory", &memory::free_memory);
+  module.def("trim", &memory::trim, py::call_guard<py::gil_scoped_release>());
+  module.def(
+      "reset_peaks", [](bool meta) { memory::reset_peaks(counted(meta)); },
+      py::arg("meta") = false);
+  module.def("usage", &usage, py::arg("meta") = false);
+}
+
+}  // namespace pareprop::python

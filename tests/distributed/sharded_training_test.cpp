@@ -1,0 +1,257 @@
+// Processes that divide the optimizer's state, or that and the gradients, against those that divide
+// nothing: the same bits, and a share of the memory.
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "pareprop/io/safetensors.h"
+#include "tests/distributed/worker_process.h"
+
+namespace pareprop::distributed {
+namespace {
+
+namespace fs = std::filesystem;
+using io::testing::content;
+using io::testing::TemporaryFolder;
+using testing::Worker;
+
+using Fields = std::vector<std::pair<std::string, std::string>>;
+
+class ShardedTraining : public ::testing::Test {
+ protected:
+  // The exit code; `said_` is what the processes wrote to standard error.
+  int run(const std::string& name, int processes, const Fields& fields) {
+    std::vector<std::string> arguments = {"--nproc", std::to_string(processes), "fields", "60000",
+                                          out(name)};
+    for (const auto& [key, value] : fields) {
+      arguments.push_back(key);
+      arguments.push_back(value);
+    }
+    Worker worker(arguments);
+    const int code = worker.wait(std::chrono::seconds(120));
+    said_ = worker.errors();
+    return code;
+  }
+
+  // Trains with each of the ways to divide, all but the first into the bits of the first.
+  void expect_same_bits(int processes, const Fields& fields) {
+    std::string what = std::to_string(processes) + " processes";
+    for (const auto& [key, value] : fields) what += " " + key + " " + value;
+    SCOPED_TRACE(what);
+    std::string weights, metrics;
+    for (const char* shard : {"none", "state", "gradients"}) {
+      const std::string name = shard + std::to_string(++runs_);
+      Fields all = fields;
+      all.emplace_back("shard", shard);
+      ASSERT_EQ(run(name, processes, all), 0) << said_;
+      const std::string got = content(folder_ / name / "model.safetensors");
+      ASSERT_FALSE(got.empty());
+      if (weights.empty()) {
+        weights = got;
+        metrics = losses(name);
+        continue;
+      }
+      EXPECT_TRUE(got == weights) << shard;
+      EXPECT_EQ(losses(name), metrics) << shard;
+    }
+  }
+
+  // Losses and norms of all steps.
+  std::string losses(const std::string& name) const {
+    std::ifstream lines(folder_ / name / "losses");
+    return {std::istreambuf_iterator<char>(lines), {}};
+  }
+  // Of tensors with the tag for optimizers, in the process of this rank.
+  std::int64_t optimizer_bytes(const std::string& name, int rank) const {
+    std::int64_t bytes = -1;
+    std::ifstream(folder_ / name / ("optimizer_bytes-" + std::to_string(rank))) >> bytes;
+    return bytes;
+  }
+  std::string out(const std::string& name) const { return (folder_ / name).string(); }
+
+  TemporaryFolder folder_;
+  std::string said_;
+
+ private:
+  int runs_ = 0;
+};
+
+TEST_F(ShardedTraining, GivesTheSameBitsWithEveryOptimizer) {
+  for (const auto& [optimizer, state] : Fields{{"adamw", "fp32"},
+                                               {"adamw", "bf16"},
+                                               {"adamw", "8bit"},
+                                               {"sgd", "fp32"},
+                                               {"sgd", "8bit"},
+                                               {"adafactor", "fp32"}}) {
+    for (const int processes : {2, 3}) {
+      expect_same_bits(processes, {{"optimizer", optimizer},
+                                   {"optimizer_state", state},
+                                   {"width", "64"},
+                                   {"learning_rate", optimizer == "sgd" ? "0.1" : "0.003"}});
+    }
+  }
+}
+
+TEST_F(ShardedTraining, GivesTheSameBitsWithClippingAccumulationAveragesAndUpdatesInside) {
+  expect_same_bits(3, {{"clip", "0.05"}, {"accumulate", "3"}, {"ema", "0.9"}, {"dropout", "0.1"}});
+  expect_same_bits(3, {{"clip", "0.05"}, {"update", "inside"}, {"ema", "0.9"}});
+  expect_same_bits(2, {{"clip", "0"}, {"update", "inside"}});
+  expect_same_bits(2, {{"plain", "true"}, {"exact", "false"}, {"mode", "stored"}});
+}
+
+// On the simulated device, which finds every race of streams.
+TEST_F(ShardedTraining, GivesTheSameBitsOnAnAccelerator) {
+  expect_same_bits(2, {{"device", "auto"}, {"accumulate", "2"}, {"clip", "0.05"}, {"steps", "3"}});
+  expect_same_bits(2, {{"device", "auto"}, {"update", "inside"}, {"steps", "3"}});
+}
+
+TEST_F(ShardedTraining, GivesTheSameBitsInEveryFamily) {
+  expect_same_bits(3, {{"model", "swin_cifar"}, {"width", "24"}});
+  expect_same_bits(3, {{"model", "mvit_cifar"}, {"width", "16"}});
+  expect_same_bits(3, {{"model", "roberta_base"},
+                       {"data", "persuasion"},
+                       {"width", "24"},
+                       {"vocabulary", "300"},
+                       {"seq_len", "16"}});
+}
+
+TEST_F(ShardedTraining, KeepsAShareOfTheOptimizersState) {
+  for (const auto& [optimizer, state] :
+       Fields{{"adamw", "fp32"}, {"adamw", "bf16"}, {"adamw", "8bit"}, {"sgd", "fp32"}}) {
+    SCOPED_TRACE(optimizer + " " + state);
+    const Fields fields = {{"optimizer", optimizer}, {"optimizer_state", state},
+                           {"width", "64"},          {"depth", "6"},
+                           {"steps", "1"},           {"batch", "2"}};
+    ASSERT_EQ(run("whole " + optimizer + state, 1, fields), 0) << said_;
+    const auto whole = static_cast<double>(optimizer_bytes("whole " + optimizer + state, 0));
+    ASSERT_GT(whole, 5e5);
+    for (const int processes : {2, 3}) {
+      for (const char* shard : {"state", "gradients"}) {
+        Fields divided = fields;
+        divided.emplace_back("shard", shard);
+        const std::string name = optimizer + state + shard + std::to_string(processes);
+        ASSERT_EQ(run(name, processes, divided), 0) << said_;
+        double sum = 0.0;
+        for (int rank = 0; rank < processes; ++rank) {
+          const auto bytes = static_cast<double>(optimizer_bytes(name, rank));
+          // Shares are equal in weights; of small ones, eight bits keep more bytes for a weight.
+          EXPECT_NEAR(bytes / whole * processes, 1.0, state == "8bit" ? 0.08 : 0.02)
+              << name << " rank " << rank;
+          sum += bytes;
+        }
+        EXPECT_NEAR(sum, whole, 1e-3 * whole);
+      }
+    }
+  }
+}
+
+TEST_F(ShardedTraining, GoesOnWithAnotherNumberOfProcessesAndAnotherDivision) {
+  // A step has 12 samples each time.
+  const std::vector<std::tuple<int, std::string, std::string>> parts = {
+      {2, "6", "4"}, {1, "12", "8"}, {3, "4", "12"}};
+  std::vector<std::string> weights;
+  const std::vector<std::vector<std::string>> ways = {{"none", "none", "none"},
+                                                      {"state", "state", "state"},
+                                                      {"gradients", "none", "state"},
+                                                      {"none", "gradients", "gradients"}};
+  for (const std::vector<std::string>& shards : ways) {
+    const std::string name = "changed" + std::to_string(weights.size());
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      const auto& [processes, batch, steps] = parts[i];
+      ASSERT_EQ(run(name, processes,
+                    {{"batch", batch},
+                     {"steps", steps},
+                     {"decay", "constant"},
+                     {"warmup", "0"},
+                     {"optimizer_state", "8bit"},
+                     {"shard", shards[i]},
+                     {"resume", i == 0 ? "" : "auto"}}),
+                0)
+          << said_;
+    }
+    weights.push_back(content(folder_ / name / "model.safetensors"));
+    EXPECT_TRUE(weights.back() == weights.front()) << name;
+  }
+  EXPECT_TRUE(
+      fs::exists(folder_ / "changed1/checkpoints/step-00000012/optimizer-3-of-3.safetensors"));
+  EXPECT_TRUE(fs::exists(folder_ / "changed1/checkpoints/step-00000008/optimizer.safetensors"));
+  EXPECT_TRUE(fs::exists(folder_ / "changed0/checkpoints/step-00000012/optimizer.safetensors"));
+}
+
+TEST_F(ShardedTraining, RefusesAnotherBatchThanTheProcessesCallFor) {
+  ASSERT_EQ(run("run", 2, {{"batch", "6"}, {"steps", "2"}, {"shard", "state"}}), 0) << said_;
+  const auto again = [&](int processes, const char* batch) {
+    const int code = run("run", processes, {{"batch", batch}, {"steps", "4"}, {"resume", "auto"}});
+    EXPECT_NE(code, 0);
+    return said_;
+  };
+  EXPECT_NE(again(3, "5").find("was trained with --batch 6 by 2 processes, but now it is --batch 5 "
+                               "with 3: use --batch 4 or start another run"),
+            std::string::npos)
+      << said_;
+  EXPECT_NE(again(2, "3").find("use --batch 6 or"), std::string::npos) << said_;
+  // The same batch size goes too: a step has more samples then.
+  EXPECT_EQ(run("run", 3, {{"batch", "6"}, {"steps", "4"}, {"resume", "auto"}}), 0) << said_;
+}
+
+TEST_F(ShardedTraining, RefusesADamagedOrMissingShard) {
+  const Fields fields = {{"steps", "2"}, {"shard", "state"}};
+  ASSERT_EQ(run("run", 2, fields), 0) << said_;
+  const fs::path checkpoint = folder_ / "run/checkpoints/step-00000002";
+  const fs::path shard = checkpoint / "optimizer-2-of-2.safetensors";
+  const std::string whole = content(shard);
+  const auto again = [&] {
+    EXPECT_NE(run("run", 2, {{"steps", "4"}, {"shard", "state"}, {"resume", checkpoint.string()}}),
+              0);
+    return said_;
+  };
+  fs::remove(shard);
+  EXPECT_NE(again().find("optimizer-2-of-2.safetensors is missing"), std::string::npos) << said_;
+  std::string damaged = whole;
+  damaged[damaged.size() / 2] ^= 1;
+  std::ofstream(shard) << damaged;
+  EXPECT_NE(again().find("optimizer-2-of-2.safetensors is damaged"), std::string::npos) << said_;
+  std::ofstream(shard) << whole.substr(0, whole.size() / 2);
+  EXPECT_NE(again().find("optimizer-2-of-2.safetensors has"), std::string::npos) << said_;
+  std::ofstream(shard) << whole;
+  EXPECT_EQ(run("run", 2, {{"steps", "4"}, {"shard", "state"}, {"resume", checkpoint.string()}}), 0)
+      << said_;
+}
+
+TEST_F(ShardedTraining, RefusesAStepThatIsNotFiniteInAllProcessesAndSavesBeforeIt) {
+  for (const char* shard : {"state", "gradients"}) {
+    EXPECT_NE(
+        run(shard, 2,
+            {{"shard", shard}, {"learning_rate", "1e30"}, {"warmup", "0"}, {"exact", "false"}}),
+        0);
+    EXPECT_NE(said_.find("is not finite"), std::string::npos) << said_;
+    EXPECT_EQ(said_.find("cannot continue"), std::string::npos) << said_;
+    ASSERT_TRUE(fs::exists(folder_ / shard / "checkpoints")) << said_;
+    for (const auto& entry : fs::directory_iterator(folder_ / shard / "checkpoints")) {
+      EXPECT_TRUE(fs::exists(entry.path() / "optimizer-2-of-2.safetensors")) << entry.path();
+    }
+  }
+}
+
+TEST_F(ShardedTraining, ADiskThatIsFullInOneProcessEndsAll) {
+  const Fields fields = {{"steps", "2"}, {"shard", "state"}, {"width", "64"}};
+  ASSERT_EQ(run("run", 2, fields), 0) << said_;
+  Fields more = {{"steps", "4"},
+                 {"shard", "state"},
+                 {"width", "64"},
+                 {"resume", "auto"},
+                 {"file limit of rank 1", "100000"}};
+  EXPECT_NE(run("run", 2, more), 0);
+  EXPECT_NE(said_.find("because rank 1 could not write its part"), std::string::npos) << said_;
+  EXPECT_NE(said_.find("File too large"), std::string::npos) << said_;
+  EXPECT_TRUE(fs::exists(folder_ / "run/checkpoints/step-00000002/state.json"));
+  EXPECT_FALSE(fs::exists(folder_ / "run/checkpoints/step-00000004"));
+  EXPECT_FALSE(fs::exists(folder_ / "run/checkpoints/step-00000004.partial"));
+  more.pop_back();
+  EXPECT_EQ(run("run", 2, more), 0) << said_;
+}
+
+}  // namespace
+}  // namespace pareprop::distributed

@@ -1,0 +1,36 @@
+"""Every example runs, shortened where it takes an argument --steps."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+SOURCE = pathlib.Path(os.environ.get("PAREPROP_SOURCE", pathlib.Path(__file__).parents[2]))
+EXAMPLES = SOURCE / "examples" / "python"
+
+
+def run(*command):
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, *command], capture_output=True, text=True, timeout=400, env=environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_own_model():
+    assert "loss" in run(str(EXAMPLES / "own_model.py"), "--steps", "5")
+
+
+def test_reversible_gpt():
+    assert "loss" in run(str(EXAMPLES / "reversible_gpt.py"), "--steps", "5")
+
+
+def test_two_processes():
+    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    assert "loss" in run(*launch, str(EXAMPLES / "two_processes.py"), "--steps", "3")
+
+
+def test_hugging_face_within_a_budget():
+    pytest.importorskip("accelerate")
+    assert "the same losses in less memory" in run(str(EXAMPLES / "hugging_face_vit.py"), "--small")

@@ -1,0 +1,218 @@
+"""Plans, verification, traces, memory, and budgets for models that are not reversible."""
+
+import copy
+import json
+import os
+import pickle
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch import nn
+
+import pareprop
+from branches import blocks
+
+
+class Net(nn.Module):
+    def __init__(self, depth=4, width=32, mode=None):
+        super().__init__()
+        self.embed = nn.Linear(8, width)
+        self.stack = pareprop.Stack(blocks(depth, width, dropout=0.1), mode)
+        self.head = nn.Linear(width, 4)
+
+    def forward(self, x):
+        h = self.embed(x)
+        y1, y2 = self.stack(h, h)
+        return self.head(y1 + y2)
+
+
+def test_a_plan_for_a_model_of_ones_own():
+    net, x = Net(), torch.randn(16, 64, 8)
+    stored = pareprop.plan(net, x, budget="1GiB")
+    assert stored.fits and stored.policies == "SSSS"
+    rows = {row.mode: row for row in stored.modes}
+    assert rows["stored"].activation_bytes > rows["checkpoint"].activation_bytes > rows["reprop"].activation_bytes
+    budget = (rows["stored"].at_most_bytes + rows["reprop"].at_most_bytes) // 2
+    plan = pareprop.plan(net, x, budget=budget)
+    assert plan.fits and set(plan.policies) - {"S"} and plan.peak_bytes <= budget
+    plan.apply(net)
+    assert net.stack.plan == plan.step.stacks[0]
+    net(x).sum().backward()
+    assert "the plan" in repr(plan) and plan.policies in repr(plan)
+    assert all(len(line) <= 80 for line in repr(plan).splitlines())
+    assert plan._repr_html_().startswith("<p>batch 16")
+    found = json.loads(json.dumps(plan.to_json()))
+    assert found["policies"] == plan.policies and len(found["blocks"]) == 4 and found["fits"] is True
+    assert net.embed.weight.device.type == "cpu" and all(p.grad is not None for p in net.parameters())
+
+
+def test_a_budget_that_is_too_small():
+    net, x = Net(), torch.randn(16, 64, 8)
+    plan = pareprop.plan(net, x, budget="1MiB")
+    assert not plan.fits and plan.smallest_budget_bytes > 1 << 20
+    with pytest.raises(ValueError, match="does not fit in 1.0 MiB"):
+        plan.apply(net)
+    for budget in ("lots", "8", "-3GiB"):
+        with pytest.raises(ValueError):
+            pareprop.plan(net, x, budget=budget)
+    with pytest.raises(ValueError, match="use pareprop.fit"):
+        pareprop.plan(nn.Linear(8, 8), x, budget="1GiB")
+
+
+def test_a_plan_for_a_network_of_ours():
+    model = pareprop.models.create("vit_tiny", depths=4, width=48, image_size=64, classes=10)
+    plan = pareprop.plan(model, 8, budget="16MiB", optimizer="adamw", state="8bit")
+    assert plan.fits
+    plan.apply(model)
+    assert model.plan == plan.step
+    measured = pareprop.plan(model, model.example(8)[0], budget="16MiB", measure=True)
+    assert measured.batch == 8
+
+
+def test_verify():
+    net, x = Net(3), torch.randn(2, 5, 8)
+    found = pareprop.verify(net, x)
+    assert found and [row.mode for row in found.rows] == ["stored", "checkpoint", "reprop", "pareprop"]
+    assert "max_rel_error" in repr(found) and "<table>" in found._repr_html_()
+    assert pareprop.verify(net, x, exact=True).rows[3].bit_identical
+    assert pareprop.verify(pareprop.models.create("vit_tiny", depths=2, width=48, image_size=32), 2)
+
+    class Broken(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(8, 8)
+
+        def forward(self, x):
+            return nn.functional.dropout(self.linear(x))
+
+    broken = pareprop.verify(pareprop.Stack([(Broken(), Broken())] * 3), (x, x))
+    assert not broken and "pareprop.nn.Dropout" in repr(broken)
+
+
+def test_trace(tmp_path):
+    net, x = Net(3), torch.randn(2, 5, 8)
+    hooked = []
+    net.embed.weight.register_hook(lambda gradient: hooked.append(1))
+    found = pareprop.trace(net, x, title="a step")
+    assert found.svg.lstrip().startswith("<svg") or "<svg" in found.svg[:200]
+    assert any(event.get("name", "").startswith(("recover", "R ")) or "F2" in event.get("name", "")
+               for event in found.to_json()["traceEvents"])
+    assert len(hooked) == 2  # a step that warms up, and the one that is recorded
+    found.save(tmp_path / "step.svg")
+    found.save(tmp_path / "step.json")
+    assert "<svg" in (tmp_path / "step.svg").read_text()[:500] and json.loads((tmp_path / "step.json").read_text())
+
+
+MEMORY = """
+import pareprop, torch
+try:
+    pareprop.memory.usage()
+except RuntimeError as error:
+    assert "install()" in str(error)
+pareprop.memory.install()
+x = torch.zeros(1 << 20)
+usage = pareprop.memory.usage()
+assert usage.live >= 4 << 20 and usage.peak >= usage.live, usage
+assert "MiB" in repr(usage)
+del x
+pareprop.memory.reset_peaks()
+assert pareprop.memory.usage().peak < 4 << 20
+pareprop.memory.trim()
+assert pareprop.memory.free() > 0
+"""
+
+
+def test_memory():
+    subprocess.run([sys.executable, "-c", MEMORY], check=True, timeout=120)
+
+
+PREDICTED = """
+import sys
+sys.path.insert(0, {tests!r})
+import pareprop
+pareprop.memory.install()
+import torch
+from plans_test import Net
+net = Net(4, 64)
+x = torch.randn(16, 64, 8)
+plan = pareprop.plan(net, x, budget="1GiB", optimizer=None)
+net.zero_grad()
+for row in plan.modes[:3]:
+    net.stack.set_mode(row.mode)
+    net(x).float().mean().backward()
+    net.zero_grad()
+    pareprop.memory.reset_peaks()
+    net(x).float().mean().backward()
+    real = pareprop.memory.usage().peak
+    net.zero_grad()
+    assert abs(row.peak_bytes - real) < 0.15 * real, (row, real)
+"""
+
+
+def test_predicted_bytes_are_near_the_real_ones():
+    code = PREDICTED.format(tests=os.path.dirname(__file__))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
+class Layer(nn.TransformerEncoderLayer):
+    def __init__(self):
+        super().__init__(32, 4, 128, dropout=0.1, batch_first=True, norm_first=True)
+
+
+class Encoder(nn.Module):
+    def __init__(self, depth=6):
+        super().__init__()
+        self.embed = nn.Linear(8, 32)
+        self.layers = nn.ModuleList([Layer() for _ in range(depth)])
+
+    def forward(self, x):
+        h = self.embed(x)
+        for layer in self.layers:
+            h = layer(h)
+        return h
+
+
+def test_fit_checkpoints_as_few_blocks_as_possible():
+    model, x = Encoder(), torch.randn(8, 64, 8)
+    assert pareprop.fit(model, x, "1GiB").checkpointed == []
+    torch.manual_seed(3)
+    model(x).square().mean().backward()
+    expected = [parameter.grad.clone() for parameter in model.parameters()]
+    names = list(model.state_dict())
+    loose = pareprop.fit(model, x, "1GiB")
+    budget = (loose.stored_peak_bytes + loose.smallest_peak_bytes) // 2
+    found = pareprop.fit(model, x, budget, blocks="layers")
+    assert 0 < len(found.checkpointed) < 6 and found.peak_bytes <= budget
+    assert list(model.state_dict()) == names
+    model.zero_grad()
+    torch.manual_seed(3)
+    model(x).square().mean().backward()
+    for parameter, gradient in zip(model.parameters(), expected):
+        torch.testing.assert_close(parameter.grad, gradient)
+    assert "the plan" in repr(found) and found.to_json()["peak_bytes"] <= budget and "<table>" in found._repr_html_()
+    # A copy computes with its own weights, and a file has the model's own classes.
+    twin = copy.deepcopy(model)
+    with torch.no_grad():
+        for parameter in twin.parameters():
+            parameter.zero_()
+    assert twin(x).abs().max() == 0 and type(pickle.loads(pickle.dumps(model)).layers[0]) is Layer
+    assert isinstance(model.layers[0], Layer) and type(model.layers[0]) is not Layer
+    pareprop.fit(model, x, "1GiB")
+    assert type(model.layers[0]) is Layer
+
+
+def test_fit_refuses():
+    x = torch.randn(8, 64, 8)
+    with pytest.raises(ValueError, match="no repeated blocks"):
+        pareprop.fit(nn.Linear(8, 8), x, "1GiB")
+    with pytest.raises(ValueError, match="no 'encoder.layer'"):
+        pareprop.fit(Encoder(), x, "1GiB", blocks="encoder.layer")
+    with pytest.raises(ValueError, match="with every block checkpointed"):
+        pareprop.fit(Encoder(), x, "100KiB")
+    with pytest.raises(ValueError):
+        pareprop.fit(Encoder(), x, "plenty")
+    with pytest.raises(ValueError, match="optimizer is 'adam'"):
+        pareprop.fit(Encoder(), x, "1GiB", optimizer="adam")

@@ -1,0 +1,107 @@
+"""One of two processes, started by distributed_test.py: its losses are those of one process with the whole batch."""
+
+import sys
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+import pareprop
+from branches import blocks
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(1)
+        self.embed = nn.Linear(4, 8)
+        self.stack = pareprop.Stack(blocks(3), "pareprop")
+        self.head = nn.Linear(8, 4)
+
+    def forward(self, x):
+        h = self.embed(x)
+        y1, y2 = self.stack(h, h)
+        return self.head(y1 + y2)
+
+
+def train(net, batches, wrap=lambda step: step()):
+    optimizer = torch.optim.SGD(net.parameters(), 0.1, momentum=0.9)
+    losses = []
+    for x in batches:
+        loss = nn.functional.mse_loss(net(x), x.flip(-1))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.detach())
+    return torch.stack(losses)
+
+
+def mean(losses):
+    dist.all_reduce(losses)
+    return losses / dist.get_world_size()
+
+
+def check(losses, expected):
+    assert (mean(losses) - expected).abs().max() < 1e-5, (losses, expected)
+
+
+def ddp(rank, mine, expected):
+    check(train(nn.parallel.DistributedDataParallel(Net()), mine), expected)
+
+
+def overlap(rank, mine, expected):
+    net = Net()
+    if rank == 1:  # they must get those of the first process
+        nn.init.zeros_(net.stack[0].g.up.weight)
+    sending = pareprop.distributed.overlap(net)
+    wrapped = nn.parallel.DistributedDataParallel(net)
+    check(train(wrapped, mine), expected)
+
+    # Two micro-batches, the first without sending, are the same as one batch.
+    def gradient(steps):
+        net.zero_grad()
+        for i, x in enumerate(steps):
+            if i + 1 < len(steps):
+                with wrapped.no_sync(), sending.no_sync():
+                    (nn.functional.mse_loss(wrapped(x), x) / len(steps)).backward()
+            else:
+                (nn.functional.mse_loss(wrapped(x), x) / len(steps)).backward()
+        return [parameter.grad.clone() for parameter in net.parameters()]
+
+    for a, b in zip(gradient([mine[0]]), gradient(list(mine[0].chunk(2)))):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
+    sending.remove()
+
+
+def fsdp(rank, mine, expected):
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    mesh = init_device_mesh("cpu", (2,))
+    net = Net()
+    fully_shard(net.stack[0].g, mesh=mesh)
+    try:
+        net(mine[0])
+        raise AssertionError("a part of a stack was sharded, and nothing was said")
+    except TypeError as error:
+        assert "fully_shard the stack as a whole" in str(error), error
+    net = Net()
+    fully_shard(net.stack, mesh=mesh)
+    fully_shard(net, mesh=mesh)
+    check(train(net, mine), expected)
+
+
+def main():
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    rank = dist.get_rank()
+    torch.manual_seed(0)
+    batches = torch.randn(6, 4, 5, 4)
+    expected = train(Net(), batches)
+    {"ddp": ddp, "overlap": overlap, "fsdp": fsdp}[sys.argv[1]](rank, batches.chunk(2, dim=1)[rank], expected)
+    print("good", flush=True)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
