@@ -22,8 +22,8 @@ using testing::lines;
 using testing::run_program;
 using testing::ScratchFolder;
 
-constexpr const char* kCommands[] = {"models", "plan",   "train", "eval", "predict",   "verify",
-                                     "bench",  "report", "trace", "demo", "completion"};
+constexpr const char* kCommands[] = {"models", "plan",   "train", "eval", "predict", "verify",
+                                     "bench",  "report", "trace", "demo", "doctor",  "completion"};
 
 std::vector<std::string> joined(std::vector<std::string> a, const std::vector<std::string>& b) {
   a.insert(a.end(), b.begin(), b.end());
@@ -319,6 +319,15 @@ TEST(Resume, NeedsNoOtherFlag) {
       {"train", "--resume", "auto", "--out", out, "--steps", "4", "--model", "vit_tiny"});
   EXPECT_NE(wrong.code, 0);
   EXPECT_NE(wrong.err.find("--model vit_digits"), std::string::npos) << wrong.err;
+}
+
+TEST(Completion, HasTheValuesThatFlagsTake) {
+  const std::string script = run_program({"completion", "bash"}).out;
+  for (const char* values :
+       {"--shard) words=\"none state gradients\"", "--device) words=\"auto cpu cuda\"",
+        "--update) words=\"after inside\"", "--mode|--modes) words=\"stored checkpoint reprop "}) {
+    EXPECT_NE(script.find(values), std::string::npos) << values;
+  }
 }
 
 TEST(Completion, IsWrittenAsJsonToo) {
