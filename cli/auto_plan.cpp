@@ -29,20 +29,21 @@ plan::Planner make_planner(const ModelFlags& network, const plan::StepShape& sha
   return {maker(network, shape.precision), shape};
 }
 
-StepPlan plan_for_free_memory(const ModelFlags& network, const plan::StepShape& shape,
-                              models::Model& model) {
-  plan::Planner planner = make_planner(network, shape);
+plan::JointPlan plan_for_free_memory(const ModelFlags& network, const plan::StepShape& shape,
+                                     models::Model& model) {
+  plan::JointSearch search = make_search(network, shape);
   const c10::Device device = device_of(model);
   const std::int64_t budget = plan::free_budget(device) + usage_on(device).total_live;
-  StepPlan stored = planner.all(Mode::stored);
-  if (planner.predict(stored).at_most <= budget) return stored;
-  plan::learn_times(planner, model,
+  plan::JointPlan plan = search.in_mode(Mode::stored, budget);
+  if (plan.micro.fits) return plan;
+  plan::learn_times(search, model,
                     {.budget = budget,
                      .network = plan::network_name(network.model, model.tokens()),
                      .folder = plan::cache_folder()});
-  const plan::Plan plan = planner.plan(budget);
-  if (plan.fits) return plan.step;
-  throw std::invalid_argument(plan::does_not_fit(plan, title(network), shape.batch));
+  plan = search.best(budget);
+  if (plan.micro.fits) return plan;
+  search.add_figures(plan);
+  throw std::invalid_argument(plan::does_not_fit(plan.micro, title(network), shape.batch));
 }
 
 StepPlan plan_of_a_mixture(const ModelFlags& network, const plan::StepShape& shape) {

@@ -11,10 +11,11 @@ plan::JointSearch make_search(const ModelFlags& network, const plan::StepShape& 
 // The same for batches that are not cut.
 plan::Planner make_planner(const ModelFlags& network, const plan::StepShape& shape);
 
-// The fastest plan for what is free. `model` is the network itself: a few of its steps are timed
-// where storing everything does not fit. Throws std::invalid_argument when nothing fits.
-StepPlan plan_for_free_memory(const ModelFlags& network, const plan::StepShape& shape,
-                              models::Model& model);
+// The fastest way to compute a batch in what is free, in parts where that is faster, as `train`
+// does. `model` is the network itself: a few of its steps are timed where storing everything does
+// not fit. Throws std::invalid_argument when nothing fits.
+plan::JointPlan plan_for_free_memory(const ModelFlags& network, const plan::StepShape& shape,
+                                     models::Model& model);
 
 // A plan for half of the bytes between the leanest and stored training: some blocks are stored and
 // others are not, so that whoever compares gradients sees a mixture.

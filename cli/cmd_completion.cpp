@@ -40,6 +40,8 @@ std::vector<std::pair<std::string, std::vector<std::string>>> known_values() {
           {"--optimizer-state", {"fp32", "bf16", "8bit"}},
           {"--update", {"after", "inside"}},
           {"--allow", {"lean-state", "update-inside", "lean-state,update-inside"}},
+          {"--shard", {"none", "state", "gradients"}},
+          {"--device", {"auto", "cpu", "cuda"}},
           {"--resume", {"auto"}},
           {"--data", {"digits", "fashion-mnist", "persuasion", "synthetic"}}};
 }

@@ -3,6 +3,7 @@
 #include <CLI/Formatter.hpp>
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -51,31 +52,35 @@ std::string gradients_text(const Examination& found) {
   return table.text();
 }
 
+// A table for each network, batch and precision.
 std::string race_text(const Examination& found) {
-  Table table({{"network", Align::left},
-               {"batch"},
-               {"", Align::left},
-               {"mode", Align::left},
-               {"step ms"},
-               {"samples/s"},
-               {"peak"},
-               {"predicted"},
-               {"overlap"}});
+  std::string text, last;
+  std::optional<Table> table;
+  const auto end_table = [&] {
+    if (table) text += wrapped(last) + "\n\n" + table->text() + "\n";
+  };
   for (const sweep::RacedMode& one : found.raced) {
     const sweep::ResultRow& row = one.row;
+    const std::string what =
+        row.model + ", batch " + std::to_string(row.batch) + ", " + row.precision;
+    if (what != last) {
+      end_table();
+      last = what;
+      table.emplace(std::vector<Column>{
+          {"mode", Align::left}, {"step ms"}, {"samples/s"}, {"peak"}, {"predicted"}, {"overlap"}});
+    }
     const auto bytes = [](std::int64_t count) { return bytes_text(static_cast<double>(count)); };
     if (!row.timed()) {
-      table.add_row({row.model, std::to_string(row.batch), row.precision, row.mode,
-                     row.fits ? "wrong" : "too large", "-", "-", bytes(one.predicted_peak_bytes),
-                     "-"});
+      table->add_row({row.mode, row.fits ? "wrong" : "too large", "-", "-",
+                      bytes(one.predicted_peak_bytes), "-"});
       continue;
     }
-    table.add_row({row.model, std::to_string(row.batch), row.precision, row.mode,
-                   text::fixed(row.step_ms, 1), text::fixed(row.samples_per_s, 1),
-                   bytes(row.peak_bytes), bytes(one.predicted_peak_bytes),
-                   row.recover_ms > 0.0 ? percent_text(row.overlap_ms / row.recover_ms) : "-"});
+    table->add_row({row.mode, text::fixed(row.step_ms, 1), text::fixed(row.samples_per_s, 1),
+                    bytes(row.peak_bytes), bytes(one.predicted_peak_bytes),
+                    row.recover_ms > 0.0 ? percent_text(row.overlap_ms / row.recover_ms) : "-"});
   }
-  return table.text();
+  end_table();
+  return text;
 }
 
 // One line for each thing that is wrong.
@@ -128,14 +133,14 @@ int examine(const DoctorFlags& flags, const Console& console) {
   const std::vector<std::string> wrong = complaints(found);
   if (!json.takes_stdout()) {
     console.out
-        << "device: " << found.device << "\nmachine: " << found.machine
+        << wrapped("device: " + found.device + "\nmachine: " + found.machine)
         << "\nfree: " << bytes_text(static_cast<double>(found.free_bytes))
         << "\n\nGradients of every mode against ordinary autograd; with exact streams\n"
            "against mode stored, bit for bit:\n\n"
         << gradients_text(found)
         << "\nTraining steps (forward and backward pass, median), peak memory measured and\n"
            "predicted, and the share of the recomputation that ran beside a gradient:\n\n"
-        << race_text(found) << "\n";
+        << race_text(found);
     for (const std::string& line : wrong) console.out << wrapped("wrong: " + line);
     console.out << "in " << flags.out
                 << ": all of this. On a GPU nobody has tried this program yet: please send\n"

@@ -330,22 +330,22 @@ Action add_plan(CLI::App& app) {
                       "Optimizer whose state is counted: adamw, sgd (with momentum), "
                       "adafactor or none");
   command->add_option("--optimizer-state", flags->optimizer_state,
-                      "What the state of the optimizer is kept in: fp32, bf16 or 8bit");
+                      "Type of the optimizer's state: fp32, bf16 or 8bit");
   command->add_option(
       "--update", flags->update,
-      "When the optimizer steps: after the backward pass, or inside it, which never "
-      "holds the gradients of more than two blocks");
+      "When the optimizer steps: after the backward pass, or inside it. Inside, the gradients of "
+      "at most two blocks are in memory");
   command->add_option("--allow", flags->allow,
                       "What the plan may change to fit or to be faster, separated by commas: "
-                      "lean-state (the optimizer's state in bf16 or 8 bits), update-inside "
-                      "(--update inside) (default: nothing that changes more than the rounding of "
-                      "sums)");
+                      "lean-state (keep the optimizer's state in bf16 or 8 bits), update-inside "
+                      "(step the optimizer inside the backward pass) (default: nothing but the "
+                      "rounding of sums)");
   command->add_option("--processes", flags->processes,
-                      "How many processes train together; the plan is for the one that needs the "
-                      "most");
+                      "Number of processes that train together. The plan is for the process that "
+                      "needs the most memory");
   command->add_option("--shard", flags->shard,
-                      "What they divide among them: none, state (of the optimizer) or gradients "
-                      "(and state)");
+                      "What is divided among the processes: none, state (of the optimizer) or "
+                      "gradients (and the state)");
   command->add_option("--accumulate", flags->accumulate,
                       "Gradient accumulation: batches in one step of the optimizer");
   const auto* const measure =

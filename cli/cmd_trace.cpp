@@ -41,20 +41,24 @@ Mode mode_of(const TraceFlags& flags, bool given) {
   return !given && flags.network.overrides.plain ? Mode::stored : parse_mode(flags.mode);
 }
 
-train::RecordOptions checked_options(const TraceFlags& flags, Mode mode) {
+train::RecordOptions checked_options(const TraceFlags& flags) {
   expect_batch(flags.batch);
   expect_at_least("--steps", 1, flags.steps);
   expect_threads(flags.threads);
   if (flags.out.empty()) throw UsageError("--out: expected the name of a file");
-  train::RecordOptions options{.batch = flags.batch,
-                               .precision = parse_precision(flags.precision),
-                               .arithmetic = flags.exact ? Arithmetic::exact : Arithmetic::floating,
-                               .steps = flags.steps,
-                               .seed = flags.seed};
-  options.title = title(flags.network) + ", " + std::string(name(mode)) + ", batch " +
-                  std::to_string(options.batch) + ", " + std::string(name(options.precision)) +
-                  (flags.exact ? ", exact streams" : "");
-  return options;
+  return {.batch = flags.batch,
+          .precision = parse_precision(flags.precision),
+          .arithmetic = flags.exact ? Arithmetic::exact : Arithmetic::floating,
+          .steps = flags.steps,
+          .seed = flags.seed};
+}
+
+std::string title_of(const TraceFlags& flags, Mode mode, const train::RecordOptions& options) {
+  const std::string parts =
+      options.parts > 1 ? " in " + std::to_string(options.parts) + " parts" : "";
+  return title(flags.network) + ", " + std::string(name(mode)) + ", batch " +
+         std::to_string(options.batch) + parts + ", " + std::string(name(options.precision)) +
+         (flags.exact ? ", exact streams" : "");
 }
 
 std::string milliseconds(double seconds) { return text::fixed(seconds * 1e3, 1) + " ms"; }
@@ -98,7 +102,7 @@ void report(const TraceFlags& flags, const train::RecordedStep& traced, const St
 
 int trace_model(const TraceFlags& flags, bool mode_given, const Console& console) {
   const Mode mode = mode_of(flags, mode_given);
-  train::RecordOptions options = checked_options(flags, mode);
+  train::RecordOptions options = checked_options(flags);
   if (flags.threads > 0) at::set_num_threads(flags.threads);
   const c10::Device device = chosen_device(flags.device);
   const JsonOutput json(flags.json, console.out);
@@ -109,16 +113,18 @@ int trace_model(const TraceFlags& flags, bool mode_given, const Console& console
                               .device = device,
                               .precision = options.precision,
                               .arithmetic = options.arithmetic};
-  expect_to_fit(flags.network, {.shape = shape, .modes = {mode}});
+  expect_to_fit(flags.network, {.shape = shape, .modes = {mode}, .cuts_batches = true});
   const auto model =
       make_model(flags.network,
                  {.dtype = stream_dtype(options.precision), .device = device, .seed = flags.seed});
-  options.plan = mode == Mode::automatic ? plan_for_free_memory(flags.network,
-                                                                {.batch = options.batch,
-                                                                 .precision = options.precision,
-                                                                 .arithmetic = options.arithmetic},
-                                                                *model)
-                                         : model->plan_of(mode);
+  if (mode == Mode::automatic) {
+    const plan::JointPlan plan = plan_for_free_memory(flags.network, shape, *model);
+    options.plan = plan.micro.step;
+    options.parts = plan.parts;
+  } else {
+    options.plan = model->plan_of(mode);
+  }
+  options.title = title_of(flags, mode, options);
   const train::RecordedStep traced = train::record_step(*model, options);
   const StepSummary summary = summarise(traced.trace);
   write_file(flags.out, chrome_trace(traced.trace));
@@ -131,6 +137,7 @@ int trace_model(const TraceFlags& flags, bool mode_given, const Console& console
                                    {"precision", name(options.precision)},
                                    {"arithmetic", name(options.arithmetic)},
                                    {"batch", options.batch},
+                                   {"parts", options.parts},
                                    {"threads", at::get_num_threads()},
                                    {"device", device.str()},
                                    {"loss", traced.loss},
@@ -151,8 +158,9 @@ Action add_trace(CLI::App& app) {
   add_model_flags(*command, flags->network);
   const auto* mode =
       command->add_option("--mode", flags->mode,
-                          "Mode of the step: stored, checkpoint, reprop, pareprop or "
-                          "auto; with --plain the default is stored");
+                          "Mode of the step: stored, checkpoint, reprop, pareprop, or auto: the "
+                          "fastest way that fits in the free memory, in parts of the batch where "
+                          "that is faster, as 'train' does; with --plain the default is stored");
   command->add_option("--batch", flags->batch, "Samples in a batch");
   command->add_option("--precision", flags->precision,
                       "Precision of the branches: fp32, bf16 or fp64");

@@ -221,17 +221,23 @@ std::string best_text(const train::TrainResult& result) {
 void summarise(const train::TrainConfig& config, const train::TrainResult& result,
                const Console& console) {
   if (result.end == train::TrainEnd::nothing_to_do) {
-    console.out << "already finished: " << config.out << " is trained to the end, step "
-                << result.step << " of " << result.all_steps << "; nothing was changed\n";
+    console.out << wrapped("already finished: " + config.out + " is trained to the end, step " +
+                           std::to_string(result.step) + " of " + std::to_string(result.all_steps) +
+                           "; nothing was changed")
+                << "\n";
     return;
   }
   console.out << end_text(result.end) << " after step " << result.step << " of " << result.all_steps
               << ", " << clock_text(result.seconds) << "\n"
-              << advice_text(config, result.end) << "loss " << text::fixed(result.last_loss, 4)
-              << evaluation_text(config, result) << "\n"
-              << best_text(result) << "peak " << peak_text(result) << "; activations "
-              << bytes_text(static_cast<double>(result.memory.activation_peak)) << "; waited "
-              << percent_text(result.waited) << " of the time for data\n"
+              << advice_text(config, result.end)
+              << wrapped("loss " + text::fixed(result.last_loss, 4) +
+                         evaluation_text(config, result))
+              << "\n"
+              << best_text(result)
+              << wrapped("peak " + peak_text(result) + "\nactivations " +
+                         bytes_text(static_cast<double>(result.memory.activation_peak)) +
+                         "; waited " + percent_text(result.waited) + " of the time for data")
+              << "\n"
               << files_text(config);
 }
 

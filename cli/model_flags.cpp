@@ -145,9 +145,10 @@ class FitCheck {
   plan::Prediction predict(std::int64_t batch) {
     plan::Prediction most;
     const auto add = [&](Mode mode, std::int64_t kept) {
+      const bool planned = mode == Mode::automatic, cut = planned && needs_.cuts_batches;
       // It takes what there is: what must fit is the leanest.
-      if (mode == Mode::automatic) mode = Mode::reprop;
-      plan::Prediction one = dry_.run(dry_.network().plan_of(mode), batch, false);
+      if (planned) mode = dry_.network().stacks().empty() ? Mode::checkpoint : Mode::reprop;
+      plan::Prediction one = dry_.run(dry_.network().plan_of(mode), cut ? 1 : batch, cut);
       one.at_most += kept;
       if (one.at_most > most.at_most) most = one;
     };

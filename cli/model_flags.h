@@ -41,6 +41,7 @@ std::shared_ptr<models::Model> make_model(const ModelFlags& flags,
 struct StepNeeds {
   plan::StepShape shape;
   std::vector<Mode> modes;          // each is run once
+  bool cuts_batches = false;        // in mode auto: what must fit is one sample
   bool compares_gradients = false;  // with those of ordinary autograd, which are kept
 };
 

@@ -7,12 +7,12 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
-#include <new>
 #include <ostream>
 #include <sstream>
 #include <thread>
 #include <vector>
 
+#include "cli/advice.h"
 #include "cli/aliases.h"
 #include "cli/command.h"
 #include "cli/printable_stream.h"
@@ -74,7 +74,8 @@ class HelpFormatter : public CLI::Formatter {
   static std::string beside(const std::string& text) { return wrapped(text, kPageWidth - kNames); }
 };
 
-int run_action(const Action& action, const Console& console, const std::string& help) {
+int run_action(const Action& action, const CLI::App& command, const Console& console,
+               const std::string& help) {
   try {
     return action(console);
   } catch (const train::FieldError& error) {
@@ -82,11 +83,8 @@ int run_action(const Action& action, const Console& console, const std::string& 
                 train::flag_name(error.key()) + ": " + error.why() + "; see " + help);
   } catch (const std::invalid_argument& error) {
     return fail(console.err, kWrongUsage, std::string(error.what()) + "; see " + help);
-  } catch (const std::bad_alloc&) {
-    return fail(console.err, kFailed,
-                "out of memory: stop other programs, or use a smaller network, batch or file");
   } catch (const std::exception& error) {
-    return fail(console.err, kFailed, explained(error));
+    return fail(console.err, kFailed, explained(error) + advice(fault_of(error), command));
   }
 }
 
@@ -188,7 +186,9 @@ Ended run_command(int argc, const char* const* argv, std::ostream& out, std::ost
   const std::string help = help_command(app);
   std::string names;
   for (const auto& [name, action] : commands) {
-    if (app.got_subcommand(name)) return {run_action(action, console, help), name};
+    if (app.got_subcommand(name)) {
+      return {run_action(action, *app.get_subcommand(name), console, help), name};
+    }
     names += (names.empty() ? "" : ", ") + name;
   }
   return {

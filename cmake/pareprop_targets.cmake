@@ -36,7 +36,8 @@ function(pareprop_compile_quickly target)
 endfunction()
 
 # pareprop_library(graph SOURCES a.cpp ... LINKS pareprop_x ...): the target pareprop_graph, known to
-# others as pareprop::graph. It sees only what it links to, so a stray include does not compile.
+# others as pareprop::graph. LINKS are the arrows that CONTRIBUTING.md draws; tests/house/includes_test.py compares them,
+# and finds an include that no arrow allows.
 # AUTOGRAD: its files include torch's modules or autograd, which are precompiled.
 function(pareprop_library name)
   cmake_parse_arguments(arg "AUTOGRAD" "" "SOURCES;LINKS" ${ARGN})

@@ -21,7 +21,7 @@ void require(bool holds, const std::string& what) {
 
 std::runtime_error out_of_memory(std::int64_t number) {
   return std::runtime_error("out of memory while batch " + std::to_string(number) +
-                            " was made; use a smaller --batch or fewer --workers");
+                            " was made; use a smaller batch or fewer workers");
 }
 
 [[noreturn]] void rethrow(const std::exception_ptr& error, std::int64_t number) {
@@ -61,7 +61,7 @@ Prefetcher::Prefetcher(std::shared_ptr<const Batches> batches, const PrefetchOpt
     end_threads();
     throw std::runtime_error("only " + std::to_string(started) + " of " + std::to_string(threads) +
                              " threads that make batches could be started (" +
-                             error.code().message() + "); use fewer --workers");
+                             error.code().message() + "); use fewer workers");
   } catch (...) {
     end_threads();
     throw;

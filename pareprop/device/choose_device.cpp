@@ -108,13 +108,12 @@ c10::Device choose_device(const std::string& spec, int local_rank) {
   const std::string type = c10::DeviceTypeName(asked.type(), /*lower_case=*/true);
   if (!c10::impl::hasDeviceGuardImpl(asked.type())) {
     fail("this torch was built without " + type,
-         asked.is_cuda() ? "build with TORCH=cuda (see README), or use --device cpu"
-                         : "use --device cpu");
+         asked.is_cuda() ? "build with TORCH=cuda (see README), or use cpu" : "use cpu");
   }
   const Found found = find_devices(asked.type());
   if (found.devices == 0) {
     fail("no " + type + " device was found on this machine",
-         (found.warning.empty() ? "" : "torch says: " + found.warning + "; ") + "use --device cpu");
+         (found.warning.empty() ? "" : "torch says: " + found.warning + "; ") + "use cpu");
   }
   const int index = asked.has_index() ? asked.index() : local_rank % found.devices;
   if (index >= found.devices) {

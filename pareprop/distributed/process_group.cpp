@@ -34,11 +34,6 @@ class OneProcess : public ProcessGroup {
 
 }  // namespace
 
-void ProcessGroup::all_reduce_mean(const at::Tensor& tensor) {
-  all_reduce(tensor)->wait();
-  if (world() > 1) tensor.div_(world());
-}
-
 std::unique_ptr<ProcessGroup> one_process() { return std::make_unique<OneProcess>(); }
 
 std::unique_ptr<ProcessGroup> make_process_group(const LaunchVariables& variables,

@@ -46,9 +46,6 @@ class ProcessGroup {
   virtual std::unique_ptr<Pending> broadcast(const at::Tensor& tensor, int from = 0) = 0;
   // Returns when all have called it.
   virtual void barrier() = 0;
-
-  // The mean, in place.
-  void all_reduce_mean(const at::Tensor& tensor);
 };
 
 struct GroupOptions {

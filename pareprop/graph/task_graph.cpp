@@ -41,24 +41,6 @@ int TaskGraph::find(TaskKind kind, int branch, int stack) const {
   return found == tasks_.end() ? -1 : static_cast<int>(found - tasks_.begin());
 }
 
-std::vector<bool> TaskGraph::ancestors(int id) const {
-  std::vector<bool> before(tasks_.size(), false);
-  std::vector<bool> reached(tasks_.size(), false);
-  reached[static_cast<std::size_t>(id)] = true;
-  std::vector<bool> lane_reached(static_cast<std::size_t>(lanes_), false);
-  // Needs point backwards, so one pass from `id` down sees every task after all that wait for it.
-  for (int i = id; i >= 0; --i) {
-    const auto at = static_cast<std::size_t>(i);
-    const Task& task = tasks_[at];
-    auto lane = lane_reached[static_cast<std::size_t>(task.lane)];
-    if (!reached[at] && !lane) continue;
-    if (i != id) before[at] = true;
-    if (rule_ == LaneRule::fixed) lane = true;
-    for (int needed : task.needs) reached[static_cast<std::size_t>(needed)] = true;
-  }
-  return before;
-}
-
 TaskGraph TaskGraph::without_edge(int id, int needed) const {
   TaskGraph copy = *this;
   std::erase(copy.tasks_[static_cast<std::size_t>(id)].needs, needed);

@@ -38,10 +38,6 @@ class TaskGraph {
   // The id of a task, or -1 when the graph has none such.
   int find(TaskKind kind, int branch, int stack = 0) const;
 
-  // What `id` must wait for, directly or not, with LaneRule::fixed its lane's earlier tasks
-  // included. One flag a task.
-  std::vector<bool> ancestors(int id) const;
-
   // A copy in which `id` no longer waits for `needed`: for tests that must see a race.
   TaskGraph without_edge(int id, int needed) const;
 

@@ -53,7 +53,6 @@ class SafetensorsFile {
   // `into` has some of them.
   void read_into(std::string_view name, const at::Tensor& into) const;
 
-  bool is_sealed() const { return metadata().contains(kSealKey); }
   // Reads the whole file once and compares it with its seal. Throws std::runtime_error when it is
   // not what was written, or cannot be read. A file without a seal passes.
   void verify_seal() const;

@@ -39,9 +39,7 @@ void throw_out_of_memory(std::size_t bytes) {
     if (!limit.name.empty()) {
       message += ". The tightest limit is " + limit.name + ", which leaves " + mib(limit.free);
     }
-    message +=
-        ". To need less memory, use a smaller --batch (with --accumulate for the same step), a "
-        "--budget for training, or --mode reprop";
+    message += ". A smaller batch, or a plan that recomputes more, needs less";
   }
   C10_THROW_ERROR(OutOfMemoryError, message);
 }

@@ -41,8 +41,7 @@ AutocastState AutocastState::of_this_thread(c10::DeviceType device, Precision pr
   if (!meta && !at::autocast::is_autocast_available(device)) {
     if (precision != Precision::bf16) return {};
     throw std::invalid_argument("torch does not compute in bf16 on device " +
-                                c10::DeviceTypeName(device, /*lower_case=*/true) +
-                                ": use --precision fp32");
+                                c10::DeviceTypeName(device, /*lower_case=*/true) + ": use fp32");
   }
   if (precision == Precision::bf16) return {true, c10::ScalarType::BFloat16};
   if (meta) return meta_state;

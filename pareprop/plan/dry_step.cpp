@@ -172,6 +172,7 @@ Prediction DryStep::run(const StepPlan& plan) {
 }
 
 Prediction DryStep::run(const StepPlan& plan, std::int64_t batch, bool accumulates) {
+  drop_gradients(*network_);  // of a step that failed
   const memory::Usage before = others();
   const auto lane = std::make_shared<MeteredLane>(overlapped(), shape_.only_activations);
   network_->set_executor(lane);

@@ -54,6 +54,7 @@ SizeTimes learned(Network& network, const StepShape& shape, const std::vector<St
       return known;
     }
   }
+  say(learn, "measuring a few training steps, to plan with their times");
   const NetworkRestored restored(network);
   network.set_options({.precision = shape.precision, .arithmetic = shape.arithmetic});
   const SizeTimes times = measure_step_times(network, sizes, learn.on_step);

@@ -52,9 +52,7 @@ std::string does_not_fit(const Plan& plan, const std::string& network, std::int6
   if (plan.largest_batch > 0) {
     line += ", the largest batch for this budget is " + std::to_string(plan.largest_batch);
   } else {
-    line +=
-        ", and not even one sample fits: use a smaller network (--model, --depth, --width) or more "
-        "memory";
+    line += ", and not even one sample fits: use a smaller network or more memory";
   }
   return line + "; a step takes " + parts_text(plan.predicted);
 }

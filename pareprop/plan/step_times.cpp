@@ -26,12 +26,6 @@
 namespace pareprop::plan {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-
 // What was seen of the backward pass of a stack with blocks.
 struct SeenStack {
   double makespan = 0.0;
@@ -265,25 +259,24 @@ Profile timed(const WorkProfile& work, MacsPerSecond rate) {
   return profile;
 }
 
-namespace {
-
-double best_product_seconds(const at::Tensor& a, double for_seconds) {
-  double best = std::numeric_limits<double>::infinity();
-  for (const auto begin = Clock::now(); seconds_since(begin) < for_seconds;) {
-    const Moment one(a.device());
-    at::mm(a, a);
-    best = std::min(best, Moment(a.device()).ms_since(one) / 1e3);
+double fastest_of(const std::function<double()>& once, const std::function<void()>& pause,
+                  const Spells& spells) {
+  double least = std::numeric_limits<double>::infinity();
+  for (int spell = 0; spell < spells.count; ++spell) {
+    if (spell > 0) pause();
+    double sum = 0.0;
+    do {
+      const double seconds = once();
+      sum += seconds;
+      least = std::min(least, seconds);
+    } while (sum < spells.seconds);
   }
-  return best;
+  return least;
 }
-
-}  // namespace
 
 MacsPerSecond measure_macs_per_second(c10::Device device) {
   // An accelerator needs a larger one to be busy.
   const std::int64_t side = device.is_cpu() ? 512 : 4096;
-  constexpr int kTries = 8;
-  constexpr double kSeconds = 0.015;
   constexpr auto kPause = std::chrono::milliseconds(60);
   static std::mutex mutex;
   static std::map<std::pair<std::string, int>, double> known;  // by device and threads
@@ -293,12 +286,13 @@ MacsPerSecond measure_macs_per_second(c10::Device device) {
   c10::AutoGradMode no_graph(false);
   const at::Tensor a = at::ones({side, side}, at::device(device));
   at::mm(a, a);
-  double best = best_product_seconds(a, kSeconds);
-  for (int i = 1; i < kTries; ++i) {
-    std::this_thread::sleep_for(kPause);
-    best = std::min(best, best_product_seconds(a, kSeconds));
-  }
-  macs = static_cast<double>(side * side * side) / best;
+  const auto product = [&] {
+    const Moment begin(a.device());
+    at::mm(a, a);
+    return Moment(a.device()).ms_since(begin) / 1e3;
+  };
+  const double least = fastest_of(product, [&] { std::this_thread::sleep_for(kPause); });
+  macs = static_cast<double>(side * side * side) / least;
   return {macs};
 }
 

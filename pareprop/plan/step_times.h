@@ -65,9 +65,19 @@ Profile timed(const WorkProfile& work, const StepTimes& times, Macs measured_res
 // On a machine of that speed.
 Profile timed(const WorkProfile& work, MacsPerSecond rate);
 
-// By matrix products of a moderate size, in short tries over half a second, of which the best
-// counts: a busy moment does not speak for the machine. Once a process, for each device and number
-// of threads.
+// How often and how long fastest_of() tries.
+struct Spells {
+  int count = 8;
+  double seconds = 0.015;  // of each
+};
+
+// The least of what `once` says it took, over several short spells with a pause between them: a
+// busy moment does not speak for the machine.
+double fastest_of(const std::function<double()>& once, const std::function<void()>& pause,
+                  const Spells& spells = {});
+
+// By the fastest of many matrix products of a moderate size, tried for half a second. Once a
+// process, for each device and number of threads.
 MacsPerSecond measure_macs_per_second(c10::Device device = at::kCPU);
 
 }  // namespace pareprop::plan

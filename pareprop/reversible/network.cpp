@@ -133,16 +133,60 @@ StackNetwork::StackNetwork(std::vector<Stack> stacks, std::vector<at::Tensor> we
   if (!step_) throw std::invalid_argument("stack network: expected a function that runs one step");
 }
 
-void StackNetwork::step(std::int64_t samples, const std::shared_ptr<Pass>& pass) {
-  run_checked(pass, [&](const std::shared_ptr<Pass>& checked) { step_(samples, checked); });
-  if (pass->taker()) return;
-  const bool any = std::any_of(weights_.begin(), weights_.end(),
-                               [](const at::Tensor& weight) { return weight.grad().defined(); });
-  if (!any) {
-    throw std::runtime_error(
-        "stack network: the step left no gradient in any weight; expected it to end with "
-        "loss.backward()");
+namespace {
+
+bool have_gradients(const std::vector<at::Tensor>& weights) {
+  return std::any_of(weights.begin(), weights.end(),
+                     [](const at::Tensor& weight) { return weight.grad().defined(); });
+}
+
+// The gradients of weights as they are now, to be compared with those after a step. Keeps none of
+// them alive: a step may drop them.
+class GradientsBefore {
+ public:
+  explicit GradientsBefore(const std::vector<at::Tensor>& weights) {
+    for (const at::Tensor& weight : weights) before_.emplace_back(weight);
   }
+
+  bool changed() const {
+    return std::any_of(before_.begin(), before_.end(),
+                       [](const One& one) { return one.changed(); });
+  }
+
+ private:
+  struct One {
+    explicit One(const at::Tensor& of)
+        : weight(of),
+          gradient(of.grad().getIntrusivePtr()),
+          version(of.grad().defined() ? of.grad()._version() : 0) {}
+
+    bool changed() const {
+      const at::Tensor& now = weight.grad();
+      if (!now.defined()) return false;
+      return now.unsafeGetTensorImpl() != gradient._unsafe_get_target() ||
+             now._version() != version;
+    }
+
+    at::Tensor weight;
+    // Its address is not used again while this lives.
+    c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> gradient;
+    std::int64_t version;
+  };
+
+  std::vector<One> before_;
+};
+
+}  // namespace
+
+void StackNetwork::step(std::int64_t samples, const std::shared_ptr<Pass>& pass) {
+  const GradientsBefore before(weights_);
+  run_checked(pass, [&](const std::shared_ptr<Pass>& checked) { step_(samples, checked); });
+  if (before.changed()) return;
+  // Who takes gradients in the middle of a backward pass may leave none.
+  if (pass->taker() && !have_gradients(weights_)) return;
+  throw std::runtime_error(
+      "stack network: the step changed no gradient of any weight; expected it to end with "
+      "loss.backward()");
 }
 
 NetworkRestored::NetworkRestored(Network& network)

@@ -108,7 +108,7 @@ class StackNetwork : public Network {
 
   const std::vector<Stack>& stacks() const override { return stacks_; }
   std::vector<at::Tensor> weights() const override { return weights_; }
-  // Throws std::runtime_error if no weight has a gradient after the step.
+  // Throws std::runtime_error if the step changed no gradient: no backward pass was run.
   void step(std::int64_t samples, const std::shared_ptr<Pass>& pass) override;
 
  private:

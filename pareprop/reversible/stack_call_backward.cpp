@@ -262,7 +262,7 @@ void StackCall::check_drift() {
         " of the stream's largest value (limit " + std::to_string(limit) +
         "). Either the branch does not compute the same result again (randomness must come from "
         "pareprop::dropout or drop_path, in Python pareprop.nn.Dropout or DropPath, and no state "
-        "may change), or rounding errors grow: use exact streams (--exact; in C++ "
+        "may change), or rounding errors grow: use exact streams (in the program --exact, in C++ "
         "StackOptions::arithmetic, in Python exact=True), which have no rounding errors, or mode "
         "checkpoint; also policy anchor or a larger StackOptions::drift_limit");
   });

@@ -5,8 +5,6 @@
 #include <stdexcept>
 #include <string>
 
-#include "pareprop/reversible/passed_on.h"
-
 namespace pareprop {
 namespace {
 

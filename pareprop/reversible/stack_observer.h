@@ -40,6 +40,13 @@ struct StackObserver {
   std::function<void()> on_task = nullptr;
 };
 
+// An error of a callback that derives from this too passes through as it is: an exception of
+// another language, say. Other errors get a sentence that says which callback they came from.
+class PassedOn {
+ public:
+  virtual ~PassedOn() = default;
+};
+
 class ObserverList;
 
 // Its destructor ends the watch. A pass that runs in another thread at that time may still call the

@@ -35,6 +35,15 @@ Step run_step(Network& network, const VerifyOptions& options) {
   return step;
 }
 
+Step run_reference(Network& network, const VerifyOptions& options) {
+  struct Scope {
+    Network& network;
+    explicit Scope(Network& one) : network(one) { network.set_reference(true); }
+    ~Scope() { network.set_reference(false); }
+  } const scope(network);
+  return run_step(network, options);
+}
+
 }  // namespace
 
 double verify_tolerance(Precision precision) {
@@ -77,9 +86,7 @@ std::vector<VerifyRow> verify(Network& network, const VerifyOptions& options) {
   network.set_options({.precision = options.precision, .arithmetic = options.arithmetic});
   network.set_mode(Mode::stored);
   const bool exact = options.arithmetic == Arithmetic::exact;
-  network.set_reference(!exact);
-  const Step expected = run_step(network, options);
-  network.set_reference(false);
+  const Step expected = exact ? run_step(network, options) : run_reference(network, options);
 
   std::vector<VerifyRow> rows;
   const auto compare = [&](Mode mode) {

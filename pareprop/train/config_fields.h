@@ -57,9 +57,9 @@ void visit_fields(Config& c, Visit&& visit) {
         "a margin",
         c.budget);
   visit("allow",
-        "What the plan may change to fit or to be faster, separated by commas: lean-state (the "
-        "optimizer's state in bf16 or 8 bits), update-inside (--update inside); none: nothing that "
-        "changes more than the rounding of sums",
+        "What the plan may change to fit or to be faster, separated by commas: lean-state (keep "
+        "the optimizer's state in bf16 or 8 bits), update-inside (step the optimizer inside the "
+        "backward pass); none: the plan changes nothing but the rounding of sums",
         c.allow);
   visit("force", "Train even if the plan does not fit in memory", c.force);
   visit("device",
@@ -73,18 +73,18 @@ void visit_fields(Config& c, Visit&& visit) {
         c.streams);
   visit("exact", "The same as --streams exact", c.exact);
   visit("batch",
-        "Samples in a batch of one process; where memory is short, mode auto may compute it in "
-        "equal parts",
+        "Samples in a batch of one process. Where memory is short, mode auto may compute the batch "
+        "in equal parts",
         c.batch);
   visit("accumulate", "Gradient accumulation: batches in one step of the optimizer", c.accumulate);
   visit("steps", "Steps of the optimizer; 0: --epochs gives the number", c.steps);
   visit("epochs", "Passes over the data; used if --steps is 0", c.epochs);
   visit("seed", "Random seed for weights, order of samples, augmentation and dropout", c.seed);
 
-  visit("optimizer", "Optimizer: adamw, sgd, or adafactor (next to no state)", c.optimizer);
+  visit("optimizer", "Optimizer: adamw, sgd, or adafactor (which has almost no state)",
+        c.optimizer);
   visit("optimizer_state",
-        "What the state of the optimizer is kept in: fp32, bf16 (half the memory) or 8bit (a "
-        "quarter)",
+        "Type of the optimizer's state: fp32, bf16 (half the memory) or 8bit (a quarter)",
         c.optimizer_state);
   visit("momentum", "Momentum of SGD; 0: none, and no state", c.momentum);
   visit("learning_rate", "Peak learning rate", c.learning_rate);
@@ -100,12 +100,13 @@ void visit_fields(Config& c, Visit&& visit) {
   visit("clip", "Gradient clipping: largest norm of all gradients together; 0: no clipping",
         c.clip);
   visit("update",
-        "When the optimizer steps: after the backward pass, or inside it, which never holds the "
-        "gradients of more than two blocks; with --clip every backward pass runs twice then",
+        "When the optimizer steps: after the backward pass, or inside it. Inside, the gradients "
+        "of at most two blocks are in memory, and with --clip every backward pass runs twice",
         c.update);
   visit("shard",
-        "What processes divide among them: none, state (each keeps the optimizer's state of its "
-        "own parameters only), or gradients (these too)",
+        "What is divided among the processes: none, state (each process keeps the optimizer's "
+        "state of its own share of the parameters), or gradients (each keeps the gradients of its "
+        "share too)",
         c.shard);
   visit("ema",
         "Decay of the moving average of the weights, which is then used for validation; 0: no "

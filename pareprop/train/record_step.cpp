@@ -38,6 +38,11 @@ void check(const RecordOptions& options) {
   };
   at_least_one("steps", options.steps);
   at_least_one("batch", options.batch);
+  at_least_one("parts", options.parts);
+  if (options.batch % options.parts == 0) return;
+  throw std::invalid_argument("parts: expected a divisor of the batch of " +
+                              std::to_string(options.batch) + ", got " +
+                              std::to_string(options.parts));
 }
 
 }  // namespace
@@ -58,7 +63,7 @@ RecordedStep record_step(models::Model& model, const RecordOptions& options) {
   distributed::GradientBuckets buckets(model, shares);
   data::Prefetcher batches(std::make_shared<ExampleBatches>(model, options.batch, options.seed),
                            {.workers = 0});
-  BatchFeed feed(batches, model);
+  BatchFeed feed(batches, model, options.batch / options.parts);
   RecordedStep traced;
   for (int step = 1; step <= options.steps; ++step) {
     const bool last = step == options.steps;

@@ -141,7 +141,7 @@ void end_update(const StepParts& parts) {
   try {
     parts.shares.gather_weights(parts.recorder);
   } catch (const std::exception& error) {
-    throw HalfTakenStep(error.what());
+    throw HalfTakenStep(fault_of(error), error.what());
   }
   if (parts.average != nullptr) parts.average->update();
 }
@@ -181,7 +181,7 @@ StepOutcome run_step_inside(const StepParts& parts, const StepOptions& options, 
       norm = read_inside(parts, *checks);
     } catch (const std::exception& error) {
       if (!inside.changed_weights()) throw;
-      throw HalfTakenStep(explained(error));
+      throw HalfTakenStep(fault_of(error), explained(error));
     }
     own.changed = inside.changed_weights() ? 1.0 : 0.0;
   }

@@ -1,9 +1,9 @@
 #pragma once
 
 #include <cstdint>
-#include <stdexcept>
 #include <string>
 
+#include "pareprop/device/torch_error.h"
 #include "pareprop/distributed/gradient_buckets.h"
 #include "pareprop/distributed/shares.h"
 #include "pareprop/models/model.h"
@@ -47,9 +47,9 @@ struct StepOutcome {
 
 // A step failed after the optimizer had changed some of the weights: those of before are on disk
 // only.
-class HalfTakenStep : public std::runtime_error {
+class HalfTakenStep : public Failure {
  public:
-  using std::runtime_error::runtime_error;
+  using Failure::Failure;
 };
 
 // One step of the optimizer: micro-steps, as many as the batches have parts, whose gradients are

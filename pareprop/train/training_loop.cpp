@@ -77,12 +77,12 @@ class TrainingLoop {
     try {
       return action();
     } catch (const HalfTakenStep& error) {
-      throw std::runtime_error("step " + std::to_string(step_ + 1) + ": " + error.what() + ". " +
-                               half_taken());
+      throw Failure(error.fault(), "step " + std::to_string(step_ + 1) + ": " + error.what() +
+                                       ". " + half_taken());
     } catch (const c10::Error& error) {
       save_before_failing();
-      throw std::runtime_error("after step " + std::to_string(step_) + ": " + explained(error) +
-                               "; " + last_checkpoint());
+      throw Failure(fault_of(error), "after step " + std::to_string(step_) + ": " +
+                                         explained(error) + "; " + last_checkpoint());
     } catch (...) {
       save_before_failing();
       throw;

@@ -2,7 +2,6 @@
 
 #include "pareprop/ops/random_stream.h"
 #include "pareprop/reversible/gradient_taker.h"
-#include "pareprop/reversible/passed_on.h"
 #include "pareprop/reversible/stack.h"
 #include "python/bindings/bind.h"
 #include "python/bindings/current_pass.h"

@@ -56,6 +56,7 @@ class Numbers(Attack):
             "bench": [*NETWORK, "--batch", "1", "--rounds", "1", "--steps", "1", "--modes", "reprop"],
             "trace": [*NETWORK, "--batch", "1", "--steps", "1"],
             "demo": ["--steps", "1", "--batch", "4"],
+            "doctor": ["--quick"],
         }
         cls.numeric = [(command, flag) for command in cls.commands
                        for flag, line in flags_of(command).items() if takes_value(line) and flag not in WORDS]

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <regex>
-#include <set>
 #include <sstream>
 
 #include "pareprop/train/train_config.h"
@@ -16,19 +15,15 @@ namespace {
 
 using nlohmann::json;
 using testing::content;
+using testing::expect_flags_of;
 using testing::expect_success;
+using testing::flags_in;
 using testing::lines;
-using testing::ProgramRun;
 using testing::run_program;
 using testing::ScratchFolder;
 
-constexpr const char* kCommands[] = {"models", "plan",   "train", "eval", "predict",   "verify",
-                                     "bench",  "report", "trace", "demo", "completion"};
-
-std::set<std::string> flags_in(const std::string& text) {
-  static const std::regex flag("--[a-z][a-z0-9-]*");
-  return {std::sregex_token_iterator(text.begin(), text.end(), flag), std::sregex_token_iterator()};
-}
+constexpr const char* kCommands[] = {"models", "plan",   "train", "eval", "predict", "verify",
+                                     "bench",  "report", "trace", "demo", "doctor",  "completion"};
 
 std::vector<std::string> joined(std::vector<std::string> a, const std::vector<std::string>& b) {
   a.insert(a.end(), b.begin(), b.end());
@@ -147,14 +142,6 @@ TEST(UnknownFlag, WithOneDashIsNamedToo) {
   }
   EXPECT_NE(run_program({"train", "--clip", "-1"}).err.find("--clip: expected"), std::string::npos)
       << "a number is no flag";
-}
-
-// A message about a flag names it as it is typed, and advises none that the command does not have.
-void expect_flags_of(const std::string& command, const ProgramRun& run) {
-  const std::string help = run_program({command, "--help"}).out + " --help ";
-  for (const std::string& flag : flags_in(run.err)) {
-    EXPECT_TRUE(flags_in(help).contains(flag)) << flag << " in: " << run.err;
-  }
 }
 
 TEST(Messages, SpellEveryFieldAsItsFlag) {
@@ -332,6 +319,15 @@ TEST(Resume, NeedsNoOtherFlag) {
       {"train", "--resume", "auto", "--out", out, "--steps", "4", "--model", "vit_tiny"});
   EXPECT_NE(wrong.code, 0);
   EXPECT_NE(wrong.err.find("--model vit_digits"), std::string::npos) << wrong.err;
+}
+
+TEST(Completion, HasTheValuesThatFlagsTake) {
+  const std::string script = run_program({"completion", "bash"}).out;
+  for (const char* values :
+       {"--shard) words=\"none state gradients\"", "--device) words=\"auto cpu cuda\"",
+        "--update) words=\"after inside\"", "--mode|--modes) words=\"stored checkpoint reprop "}) {
+    EXPECT_NE(script.find(values), std::string::npos) << values;
+  }
 }
 
 TEST(Completion, IsWrittenAsJsonToo) {

@@ -69,13 +69,14 @@ class SpinCount(unittest.TestCase):
         self.assertIn("List the models", run.stdout)
 
 
-def run_measured(*words, address_space=None):
+def run_measured(*words, address_space=None, **variables):
     """Exit code, standard output and error, and the resources that the program used."""
     def limit():
         if address_space is not None:
             resource.setrlimit(resource.RLIMIT_AS, (address_space, address_space))
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
-        process = subprocess.Popen([PROGRAM, *words], stdout=out, stderr=err, preexec_fn=limit)
+        process = subprocess.Popen([PROGRAM, *words], stdout=out, stderr=err, preexec_fn=limit,
+                                   env={**os.environ, **variables})
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         out.seek(0)
@@ -115,6 +116,17 @@ class WhatCannotBe(unittest.TestCase):
         self.assertGreater(largest, 1)
         code, _, err, _ = run_measured(*small, "--batch", str(largest + 1), address_space=3000000 << 10)
         self.assertEqual(code, 2, err)
+
+    def test_a_batch_that_fits_in_parts_only_is_traced_in_parts(self):
+        trace = ["trace", "--model", "vit_digits", "--depth", "1", "--steps", "1", "--out", "/dev/null", "--json", "-"]
+        code, _, err, _ = run_measured(*trace, "--mode", "reprop", "--batch", "1000000", address_space=3000000 << 10)
+        self.assertEqual(code, 2, err)
+        largest = int(re.search(r"the largest batch for this budget is (\d+)", err)[1])
+        with tempfile.TemporaryDirectory() as cache:
+            code, out, err, _ = run_measured(*trace, "--mode", "auto", "--batch", str(2 * largest),
+                                             address_space=3000000 << 10, XDG_CACHE_HOME=cache)
+        self.assertEqual(code, 0, err)
+        self.assertGreater(json.loads(out)["parts"], 1)
 
 
 class Models(unittest.TestCase):

@@ -5,9 +5,11 @@
 #include <new>
 #include <nlohmann/json.hpp>
 
+#include "pareprop/memory/out_of_memory.h"
 #include "pareprop/models/registry.h"
 #include "pareprop/ops/linear.h"
 #include "tests/cli/run_program.h"
+#include "tests/cli/scratch_folder.h"
 
 namespace pareprop::cli {
 namespace {
@@ -141,8 +143,50 @@ TEST(VerifyBrokenNetwork, OutOfMemoryIsAPlainMessage) {
       });
   const auto run = run_program({"verify", "--model", "endless"});
   EXPECT_EQ(run.code, 1);
-  EXPECT_EQ(run.err.rfind("pareprop: out of memory: ", 0), 0u) << run.err;
+  EXPECT_EQ(run.err.rfind("pareprop: out of memory; ", 0), 0u) << run.err;
   EXPECT_EQ(run.err.find("bad_alloc"), std::string::npos) << run.err;
+}
+
+// The smallest of our networks, until it is told to need more than there is.
+class Hungry : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    models::register_model(
+        "hungry", [](const models::Overrides& change, const models::WeightOptions& weights) {
+          if (is_hungry) memory::throw_out_of_memory(std::size_t{1} << 40);
+          return models::make_model("vit_digits", change, weights);
+        });
+  }
+  void TearDown() override { is_hungry = false; }
+
+  static inline bool is_hungry = false;
+};
+
+TEST_F(Hungry, AdviceNamesOnlyFlagsOfTheCommand) {
+  const testing::ScratchFolder folder;
+  const std::string run = folder / "run";
+  ASSERT_EQ(run_program({"train", "--model", "hungry", "--data", "digits", "--depth", "1",
+                         "--batch", "8", "--steps", "1", "--out", run})
+                .code,
+            0);
+  is_hungry = true;
+  const std::pair<std::vector<std::string>, const char*> uses[] = {
+      {{"plan", "--model", "hungry"}, "a smaller --batch, a smaller --budget or a smaller --model"},
+      {{"train", "--model", "hungry", "--data", "digits", "--out", folder / "other"},
+       "A smaller batch, or a plan that recomputes more, needs less"},
+      {{"verify", "--model", "hungry"}, "a smaller --batch, --modes reprop or a smaller --model"},
+      {{"bench", "--model", "hungry", "--out", folder / "rows"}, "a smaller --batch"},
+      {{"trace", "--model", "hungry", "--out", folder / "trace"}, "--mode reprop"},
+      {{"doctor", "--model", "hungry", "--out", folder / "found"}, "a smaller --model"},
+      {{"eval", "--run", run}, "use a smaller --batch\n"},
+      {{"predict", "--run", run, "image.png"}, "; stop other programs that use memory\n"}};
+  for (const auto& [words, advice] : uses) {
+    const auto said = run_program(words);
+    EXPECT_NE(said.code, 0) << words[0];
+    EXPECT_NE(said.err.find("out of memory: "), std::string::npos) << words[0] << said.err;
+    EXPECT_NE(said.err.find(advice), std::string::npos) << words[0] << ": " << said.err;
+    testing::expect_flags_of(words[0], said);
+  }
 }
 
 }  // namespace

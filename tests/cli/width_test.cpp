@@ -62,11 +62,37 @@ TEST(Width, EveryCommandFits80Columns) {
   expect_fits(with({"trace"}, {"--out", folder / "t.json", "--steps", "1"}), "wrote ");
   expect_fits(with({"trace"}, {"--plain", "--out", folder / "t.json", "--steps", "1"}), "wrote ");
   expect_fits({"demo", "--threads", "1", "--steps", "1", "--batch", "4"});
+  expect_fits({"doctor", "--quick", "--model", "mvit_cifar", "--batch", "1", "--out",
+               folder / "found.json"},
+              "in ");
+}
+
+TEST(Width, OfARunFits80ColumnsToo) {
+  const ScratchFolder folder;
+  std::filesystem::create_directory(folder / "books");
+  std::ofstream book(folder / "books/tale.txt");
+  for (int day = 0; day < 1000; ++day) {
+    book << "On day " << day << " Anne walked " << day * 7 % 13 << " miles, and saw the sea.\n";
+  }
+  book.close();
+  const std::string run = folder / "run";
+  const std::vector<std::string> train = {
+      "train",   "--model",   "roberta_base", "--data",    "text:" + folder / "books",
+      "--depth", "1",         "--width",      "48",        "--vocabulary",
+      "300",     "--seq-len", "64",           "--batch",   "2",
+      "--steps", "1",         "--budget",     "1024.5MiB", "--out",
+      run};
+  expect_fits(train, "files in ");
+  expect_fits({"train", "--resume", "auto", "--out", run}, "already finished: ");
+  expect_fits({"eval", "--run", run});
+  expect_fits(
+      {"predict", "--run", run,
+       "Twice upon a time Anne walked to the <mask> and all of her friends came with her."});
 }
 
 TEST(Width, HelpOfEveryCommandFits) {
   for (const char* command : {"models", "plan", "train", "eval", "predict", "verify", "bench",
-                              "report", "trace", "demo", "completion"}) {
+                              "report", "trace", "demo", "doctor", "completion"}) {
     expect_fits({command, "--help"}, "Usage: ");
   }
   expect_fits({"--help"});
@@ -97,7 +123,7 @@ TEST(Models, FitWithTheStateOfTheOptimizer) {
 
 TEST(Json, EveryCommandWritesIt) {
   for (const char* command : {"models", "plan", "train", "eval", "predict", "verify", "bench",
-                              "report", "trace", "demo"}) {
+                              "report", "trace", "demo", "doctor"}) {
     EXPECT_NE(run_program({command, "--help"}).out.find("--json"), std::string::npos) << command;
   }
   const ScratchFolder folder;

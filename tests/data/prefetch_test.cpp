@@ -196,7 +196,7 @@ TEST(Prefetcher, OutOfMemoryInAThreadIsAMessage) {
                          {.workers = workers});
       EXPECT_EQ(number_of(batches.next()), 0);
       EXPECT_EQ(message_of<std::runtime_error>([&] { batches.next(); }),
-                "out of memory while batch 1 was made; use a smaller --batch or fewer --workers");
+                "out of memory while batch 1 was made; use a smaller batch or fewer workers");
       EXPECT_EQ(number_of(batches.next()), 2);
     }
   }
@@ -229,7 +229,7 @@ TEST(PrefetcherDeathTest, ThreadsThatCannotBeStartedAreAMessage) {
     _exit(0);
   };
   EXPECT_EXIT(run(), ::testing::ExitedWithCode(3),
-              "of 500 threads that make batches could be started .*; use fewer --workers");
+              "of 500 threads that make batches could be started .*; use fewer workers");
 }
 #endif
 

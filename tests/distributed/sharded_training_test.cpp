@@ -21,43 +21,64 @@ using Fields = std::vector<std::pair<std::string, std::string>>;
 
 class ShardedTraining : public ::testing::Test {
  protected:
-  // The exit code; `said_` is what the processes wrote to standard error.
-  int run(const std::string& name, int processes, const Fields& fields) {
-    std::vector<std::string> arguments = {"--nproc", std::to_string(processes), "fields", "60000",
-                                          out(name)};
-    for (const auto& [key, value] : fields) {
-      arguments.push_back(key);
-      arguments.push_back(value);
+  struct Run {
+    std::string name;
+    Fields fields;
+  };
+
+  // One run after another in the same processes, which take longer to start than a run. The exit
+  // code; `said_` is what the processes wrote to standard error.
+  int run(int processes, const std::vector<Run>& runs) {
+    std::vector<std::string> arguments = {"--nproc", std::to_string(processes), "fields", "60000"};
+    for (const Run& one : runs) {
+      if (&one != &runs.front()) arguments.emplace_back("then");
+      arguments.push_back(out(one.name));
+      for (const auto& [key, value] : one.fields) {
+        arguments.push_back(key);
+        arguments.push_back(value);
+      }
     }
     Worker worker(arguments);
-    const int code = worker.wait(std::chrono::seconds(120));
+    const int code = worker.wait(std::chrono::seconds(300));
     said_ = worker.errors();
     return code;
   }
+  int run(const std::string& name, int processes, const Fields& fields) {
+    return run(processes, {{name, fields}});
+  }
 
-  // Trains with each of the ways to divide, all but the first into the bits of the first.
-  void expect_same_bits(int processes, const Fields& fields) {
-    std::string what = std::to_string(processes) + " processes";
-    for (const auto& [key, value] : fields) what += " " + key + " " + value;
-    SCOPED_TRACE(what);
-    std::string weights, metrics;
-    for (const char* shard : {"none", "state", "gradients"}) {
-      const std::string name = shard + std::to_string(++runs_);
-      Fields all = fields;
-      all.emplace_back("shard", shard);
-      ASSERT_EQ(run(name, processes, all), 0) << said_;
-      const std::string got = content(folder_ / name / "model.safetensors");
-      ASSERT_FALSE(got.empty());
-      if (weights.empty()) {
-        weights = got;
-        metrics = losses(name);
-        continue;
+  // Trains each case with each of the ways to divide, all but the first into the bits of the first.
+  void expect_same_bits(int processes, const std::vector<Fields>& cases) {
+    const std::vector<std::string> ways = {"none", "state", "gradients"};
+    const auto name_of = [&](std::size_t number, const std::string& shard) {
+      return shard + std::to_string(number) + " of " + std::to_string(processes);
+    };
+    std::vector<Run> runs;
+    for (std::size_t i = 0; i < cases.size(); ++i) {
+      for (const std::string& shard : ways) {
+        runs.push_back({name_of(i, shard), cases[i]});
+        runs.back().fields.emplace_back("shard", shard);
       }
-      EXPECT_TRUE(got == weights) << shard;
-      EXPECT_EQ(losses(name), metrics) << shard;
+    }
+    ASSERT_EQ(run(processes, runs), 0) << said_;
+    for (std::size_t i = 0; i < cases.size(); ++i) {
+      std::string what = std::to_string(processes) + " processes";
+      for (const auto& [key, value] : cases[i]) what += " " + key + " " + value;
+      SCOPED_TRACE(what);
+      const std::string weights = weights_of(name_of(i, "none")),
+                        metrics = losses(name_of(i, "none"));
+      ASSERT_FALSE(weights.empty());
+      ASSERT_FALSE(metrics.empty());
+      for (const std::string& shard : ways) {
+        EXPECT_TRUE(weights_of(name_of(i, shard)) == weights) << shard;
+        EXPECT_EQ(losses(name_of(i, shard)), metrics) << shard;
+      }
     }
   }
 
+  std::string weights_of(const std::string& name) const {
+    return content(folder_ / name / "model.safetensors");
+  }
   // Losses and norms of all steps.
   std::string losses(const std::string& name) const {
     std::ifstream lines(folder_ / name / "losses");
@@ -73,72 +94,78 @@ class ShardedTraining : public ::testing::Test {
 
   TemporaryFolder folder_;
   std::string said_;
-
- private:
-  int runs_ = 0;
 };
 
 TEST_F(ShardedTraining, GivesTheSameBitsWithEveryOptimizer) {
+  std::vector<Fields> cases;
   for (const auto& [optimizer, state] : Fields{{"adamw", "fp32"},
                                                {"adamw", "bf16"},
                                                {"adamw", "8bit"},
                                                {"sgd", "fp32"},
                                                {"sgd", "8bit"},
                                                {"adafactor", "fp32"}}) {
-    for (const int processes : {2, 3}) {
-      expect_same_bits(processes, {{"optimizer", optimizer},
-                                   {"optimizer_state", state},
-                                   {"width", "64"},
-                                   {"learning_rate", optimizer == "sgd" ? "0.1" : "0.003"}});
-    }
+    cases.push_back({{"optimizer", optimizer},
+                     {"optimizer_state", state},
+                     {"width", "64"},
+                     {"learning_rate", optimizer == "sgd" ? "0.1" : "0.003"}});
   }
+  for (const int processes : {2, 3}) expect_same_bits(processes, cases);
 }
 
 TEST_F(ShardedTraining, GivesTheSameBitsWithClippingAccumulationAveragesAndUpdatesInside) {
-  expect_same_bits(3, {{"clip", "0.05"}, {"accumulate", "3"}, {"ema", "0.9"}, {"dropout", "0.1"}});
-  expect_same_bits(3, {{"clip", "0.05"}, {"update", "inside"}, {"ema", "0.9"}});
-  expect_same_bits(2, {{"clip", "0"}, {"update", "inside"}});
-  expect_same_bits(2, {{"plain", "true"}, {"exact", "false"}, {"mode", "stored"}});
+  expect_same_bits(3, {{{"clip", "0.05"}, {"accumulate", "3"}, {"ema", "0.9"}, {"dropout", "0.1"}},
+                       {{"clip", "0.05"}, {"update", "inside"}, {"ema", "0.9"}}});
+  expect_same_bits(2, {{{"clip", "0"}, {"update", "inside"}},
+                       {{"plain", "true"}, {"exact", "false"}, {"mode", "stored"}}});
 }
 
 // On the simulated device, which finds every race of streams.
 TEST_F(ShardedTraining, GivesTheSameBitsOnAnAccelerator) {
-  expect_same_bits(2, {{"device", "auto"}, {"accumulate", "2"}, {"clip", "0.05"}, {"steps", "3"}});
-  expect_same_bits(2, {{"device", "auto"}, {"update", "inside"}, {"steps", "3"}});
+  expect_same_bits(2, {{{"device", "auto"}, {"accumulate", "2"}, {"clip", "0.05"}, {"steps", "3"}},
+                       {{"device", "auto"}, {"update", "inside"}, {"steps", "3"}}});
 }
 
 TEST_F(ShardedTraining, GivesTheSameBitsInEveryFamily) {
-  expect_same_bits(3, {{"model", "swin_cifar"}, {"width", "24"}});
-  expect_same_bits(3, {{"model", "mvit_cifar"}, {"width", "16"}});
-  expect_same_bits(3, {{"model", "roberta_base"},
-                       {"data", "persuasion"},
-                       {"width", "24"},
-                       {"vocabulary", "300"},
-                       {"seq_len", "16"}});
+  expect_same_bits(3, {{{"model", "swin_cifar"}, {"width", "24"}},
+                       {{"model", "mvit_cifar"}, {"width", "16"}},
+                       {{"model", "roberta_base"},
+                        {"data", "persuasion"},
+                        {"width", "24"},
+                        {"vocabulary", "300"},
+                        {"seq_len", "16"}}});
 }
 
 TEST_F(ShardedTraining, KeepsAShareOfTheOptimizersState) {
-  for (const auto& [optimizer, state] :
-       Fields{{"adamw", "fp32"}, {"adamw", "bf16"}, {"adamw", "8bit"}, {"sgd", "fp32"}}) {
-    SCOPED_TRACE(optimizer + " " + state);
-    const Fields fields = {{"optimizer", optimizer}, {"optimizer_state", state},
-                           {"width", "64"},          {"depth", "6"},
-                           {"steps", "1"},           {"batch", "2"}};
-    ASSERT_EQ(run("whole " + optimizer + state, 1, fields), 0) << said_;
-    const auto whole = static_cast<double>(optimizer_bytes("whole " + optimizer + state, 0));
-    ASSERT_GT(whole, 5e5);
-    for (const int processes : {2, 3}) {
+  const Fields states = {{"adamw", "fp32"}, {"adamw", "bf16"}, {"adamw", "8bit"}, {"sgd", "fp32"}};
+  for (const int processes : {1, 2, 3}) {
+    std::vector<Run> runs;
+    for (const auto& [optimizer, state] : states) {
       for (const char* shard : {"state", "gradients"}) {
-        Fields divided = fields;
-        divided.emplace_back("shard", shard);
-        const std::string name = optimizer + state + shard + std::to_string(processes);
-        ASSERT_EQ(run(name, processes, divided), 0) << said_;
+        runs.push_back({optimizer + state + shard + std::to_string(processes),
+                        {{"optimizer", optimizer},
+                         {"optimizer_state", state},
+                         {"shard", shard},
+                         {"width", "64"},
+                         {"depth", "6"},
+                         {"steps", "1"},
+                         {"batch", "2"}}});
+      }
+    }
+    ASSERT_EQ(run(processes, runs), 0) << said_;
+  }
+  for (const auto& [optimizer, state] : states) {
+    for (const char* shard : {"state", "gradients"}) {
+      const std::string name = optimizer + state + shard;
+      const auto whole = static_cast<double>(optimizer_bytes(name + "1", 0));
+      ASSERT_GT(whole, 5e5);
+      for (const int processes : {2, 3}) {
         double sum = 0.0;
         for (int rank = 0; rank < processes; ++rank) {
-          const auto bytes = static_cast<double>(optimizer_bytes(name, rank));
+          const auto bytes =
+              static_cast<double>(optimizer_bytes(name + std::to_string(processes), rank));
           // Shares are equal in weights; of small ones, eight bits keep more bytes for a weight.
           EXPECT_NEAR(bytes / whole * processes, 1.0, state == "8bit" ? 0.08 : 0.02)
-              << name << " rank " << rank;
+              << name << " rank " << rank << " of " << processes;
           sum += bytes;
         }
         EXPECT_NEAR(sum, whole, 1e-3 * whole);
@@ -151,28 +178,29 @@ TEST_F(ShardedTraining, GoesOnWithAnotherNumberOfProcessesAndAnotherDivision) {
   // A step has 12 samples each time.
   const std::vector<std::tuple<int, std::string, std::string>> parts = {
       {2, "6", "4"}, {1, "12", "8"}, {3, "4", "12"}};
-  std::vector<std::string> weights;
   const std::vector<std::vector<std::string>> ways = {{"none", "none", "none"},
                                                       {"state", "state", "state"},
                                                       {"gradients", "none", "state"},
                                                       {"none", "gradients", "gradients"}};
-  for (const std::vector<std::string>& shards : ways) {
-    const std::string name = "changed" + std::to_string(weights.size());
-    for (std::size_t i = 0; i < parts.size(); ++i) {
-      const auto& [processes, batch, steps] = parts[i];
-      ASSERT_EQ(run(name, processes,
-                    {{"batch", batch},
-                     {"steps", steps},
-                     {"decay", "constant"},
-                     {"warmup", "0"},
-                     {"optimizer_state", "8bit"},
-                     {"shard", shards[i]},
-                     {"resume", i == 0 ? "" : "auto"}}),
-                0)
-          << said_;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const auto& [processes, batch, steps] = parts[i];
+    std::vector<Run> runs;
+    for (std::size_t way = 0; way < ways.size(); ++way) {
+      runs.push_back({"changed" + std::to_string(way),
+                      {{"batch", batch},
+                       {"steps", steps},
+                       {"decay", "constant"},
+                       {"warmup", "0"},
+                       {"optimizer_state", "8bit"},
+                       {"shard", ways[way][i]},
+                       {"resume", i == 0 ? "" : "auto"}}});
     }
-    weights.push_back(content(folder_ / name / "model.safetensors"));
-    EXPECT_TRUE(weights.back() == weights.front()) << name;
+    ASSERT_EQ(run(processes, runs), 0) << said_;
+  }
+  const std::string weights = weights_of("changed0");
+  ASSERT_FALSE(weights.empty());
+  for (const char* name : {"changed1", "changed2", "changed3"}) {
+    EXPECT_TRUE(weights_of(name) == weights) << name;
   }
   EXPECT_TRUE(
       fs::exists(folder_ / "changed1/checkpoints/step-00000012/optimizer-3-of-3.safetensors"));

@@ -43,12 +43,12 @@ void require(bool holds, const std::string& what) {
 
 void collectives(ProcessGroup& group) {
   const auto rank = static_cast<float>(group.rank()), world = static_cast<float>(group.world());
-  const at::Tensor sum = at::full({1000}, rank + 1), mean = at::full({3, 5}, 2 * rank);
+  const at::Tensor sum = at::full({1000}, rank + 1), other = at::full({3, 5}, rank);
   const auto pending = group.all_reduce(sum);
-  group.all_reduce_mean(mean);
+  group.all_reduce(other)->wait();
   pending->wait();
   require(sum.eq(world * (world + 1) / 2).all().item<bool>(), "sum");
-  require(mean.eq(world - 1).all().item<bool>(), "mean");
+  require(other.eq(world * (world - 1) / 2).all().item<bool>(), "a sum beside another");
   const at::Tensor from_last = at::full({7}, rank);
   group.broadcast(from_last, group.world() - 1)->wait();
   require(from_last.eq(world - 1).all().item<bool>(), "broadcast");
@@ -64,7 +64,7 @@ void collectives(ProcessGroup& group) {
     }
   }
   try {
-    group.all_reduce_mean(at::full({4, 4}, rank).t().narrow(0, 0, 2));
+    group.all_reduce(at::full({4, 4}, rank).t().narrow(0, 0, 2))->wait();
     require(group.world() == 1, "a tensor that is not contiguous was refused");
   } catch (const std::invalid_argument&) {
   }
@@ -74,14 +74,14 @@ void collectives(ProcessGroup& group) {
 // Rank `victim` dies, stalls or throws after a few operations.
 void lose(ProcessGroup& group, const std::string& how, int victim) {
   const at::Tensor data = at::full({1000}, 1.0F);
-  for (int i = 0; i < 5; ++i) group.all_reduce_mean(data);
+  for (int i = 0; i < 5; ++i) group.all_reduce(data)->wait();
   if (group.rank() == victim) {
     if (how == "killed") kill(getpid(), SIGKILL);
     if (how == "late") std::this_thread::sleep_for(milliseconds(6000));
     if (how == "throws") throw std::logic_error("thrown on purpose");
     if (how == "stopped") kill(getpid(), SIGSTOP);
   }
-  for (int i = 0; i < 5; ++i) group.all_reduce_mean(data);
+  for (int i = 0; i < 5; ++i) group.all_reduce(data)->wait();
 }
 
 models::Batch part_of(const models::Batch& batch, std::int64_t part, std::int64_t parts) {
@@ -156,18 +156,18 @@ void limit_files(std::size_t bytes) {
   require(setrlimit(RLIMIT_FSIZE, &limit) == 0, "a limit of files");
 }
 
-// A short run with these fields: KEY VALUE KEY VALUE... Beside what a run writes, OUT has the
+// A short run with these fields: OUT KEY VALUE KEY VALUE... Beside what a run writes, OUT has the
 // losses and norms of its steps, with all their digits, and of each rank the bytes of the
 // optimizer.
 void run_with_fields(ProcessGroup& group, const Arguments& a) {
-  const std::string& out = a.at(2);
+  const std::string& out = a.at(0);
   train::TrainConfig config = train::testing::small_config(out);
   config.device = "cpu";
   config.exact = true;
   config.batch = 4;
   config.steps = 5;
   config.eval_every = 1000;
-  for (std::size_t i = 3; i < a.size(); i += 2) {
+  for (std::size_t i = 1; i < a.size(); i += 2) {
     if (a[i] == "file limit of rank 1") {
       if (group.rank() == 1) limit_files(std::stoul(a.at(i + 1)));
       continue;
@@ -182,6 +182,15 @@ void run_with_fields(ProcessGroup& group, const Arguments& a) {
   losses << std::hexfloat;
   for (const train::StepRecord& step : result.steps) {
     losses << step.step << ' ' << step.loss << ' ' << step.gradient_norm << '\n';
+  }
+}
+
+// One run after another, with "then" between them.
+void run_all_with_fields(ProcessGroup& group, const Arguments& a) {
+  for (auto begin = a.begin() + 2; begin < a.end();) {
+    const auto end = std::find(begin, a.end(), "then");
+    run_with_fields(group, {begin, end});
+    begin = end == a.end() ? end : end + 1;
   }
 }
 
@@ -275,7 +284,7 @@ int in_group(const Arguments& a) {
   if (a[0] == "configs") compare_configs(*group, a);
   if (a[0] == "train") train_model(*group, a.at(2), a.at(3), a.size() > 4 ? a[4] : "cpu");
   if (a[0] == "shares") share(*group);
-  if (a[0] == "fields") run_with_fields(*group, a);
+  if (a[0] == "fields") run_all_with_fields(*group, a);
   if (a[0] == "run") run_training(*group, a.at(2), a.at(3), a.at(4));
   return 0;
 }

@@ -4,7 +4,7 @@
 
 #include <limits>
 
-#include "tests/plot/xml_reader.h"
+#include "tests/draw/xml_reader.h"
 
 namespace pareprop::draw {
 namespace {

@@ -6,7 +6,7 @@
 #include <limits>
 #include <sstream>
 
-#include "tests/plot/xml_reader.h"
+#include "tests/draw/xml_reader.h"
 
 namespace pareprop::draw {
 namespace {

@@ -6,6 +6,8 @@
 #include <tuple>
 #include <utility>
 
+#include "tests/graph/ancestors.h"
+
 namespace pareprop {
 namespace {
 
@@ -207,7 +209,8 @@ LivePeak LiveMemory::worst_case() const {
   const auto tasks = static_cast<std::size_t>(graph_.size());
   std::vector<std::vector<bool>> before(tasks);
   std::vector<bool> makes(tasks, false), makes_tape(tasks, false);
-  for (std::size_t id = 0; id < tasks; ++id) before[id] = graph_.ancestors(static_cast<int>(id));
+  for (std::size_t id = 0; id < tasks; ++id)
+    before[id] = testing::ancestors(graph_, static_cast<int>(id));
   for (const Item& item : items_) {
     if (item.made_by < 0) continue;
     makes[static_cast<std::size_t>(item.made_by)] = true;

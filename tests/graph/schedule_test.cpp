@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <tuple>
 
+#include "tests/graph/ancestors.h"
 #include "tests/graph/live_memory.h"
 #include "tests/graph/random_case.h"
 
@@ -73,7 +74,7 @@ void check_order(const RandomCase& test) {
   int last_recover = -1;
   for (int id = 0; id < test.graph.size(); ++id) {
     const Task& task = test.graph[id];
-    const std::vector<bool> before = test.graph.ancestors(id);
+    const std::vector<bool> before = testing::ancestors(test.graph, id);
     auto comes_after = [&](int other) {
       return other < 0 || before[static_cast<std::size_t>(other)];
     };
@@ -205,7 +206,7 @@ TEST(Schedule, WeightGradientsOnFixedLanesFollowOneAnother) {
     for (int k = 0; k + 1 < 8; ++k) {
       const int id = graph.find(TaskKind::weight_gradient, k);
       const int above = graph.find(TaskKind::weight_gradient, k + 1);
-      EXPECT_TRUE(graph.ancestors(id)[static_cast<std::size_t>(above)]) << k;
+      EXPECT_TRUE(testing::ancestors(graph, id)[static_cast<std::size_t>(above)]) << k;
     }
   }
 }
@@ -318,7 +319,7 @@ TEST(Schedule, UpdatesComeAfterAllGradientsOfTheirBlockAndBoundThem) {
     int updates = 0;
     for (int id = 0; id < graph.size(); ++id) {
       const Task& task = graph[id];
-      const std::vector<bool> before = graph.ancestors(id);
+      const std::vector<bool> before = testing::ancestors(graph, id);
       const auto comes_after = [&](TaskKind kind, int branch) {
         const int other = graph.find(kind, branch);
         return other < 0 || before[static_cast<std::size_t>(other)];

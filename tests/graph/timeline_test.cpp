@@ -6,6 +6,7 @@
 #include <limits>
 #include <stdexcept>
 
+#include "tests/graph/ancestors.h"
 #include "tests/graph/random_case.h"
 
 namespace pareprop {
@@ -121,7 +122,7 @@ TEST(Timeline, EveryTaskBeginsWhenItsLastAncestorEnds) {
       return std::uniform_real_distribution<double>(0.0, 3.0)(random);
     });
     for (int id = 0; id < test.graph.size(); ++id) {
-      const auto before = test.graph.ancestors(id);
+      const auto before = testing::ancestors(test.graph, id);
       double last = 0.0;
       for (int i = 0; i < test.graph.size(); ++i) {
         if (before[static_cast<std::size_t>(i)]) {

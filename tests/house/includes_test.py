@@ -32,6 +32,24 @@ def drawn_arrows():
     return arrows
 
 
+def left_out_by(layer):
+    """What "everything below, without a and b" leaves out."""
+    line = re.search(rf"^{layer}\b.*-> everything below(.*)$", section("Layers"), re.M).group(1)
+    return set(re.findall(r"\w+", line)) - {"without", "and"}
+
+
+def linked_by_cmake():
+    """The LINKS of pareprop_library() in each folder, without torch."""
+    links = {}
+    for path in sorted((ROOT / "pareprop").glob("*/CMakeLists.txt")):
+        text = re.sub(r"#.*", "", path.read_text(encoding="utf-8"))
+        found = set()
+        for block in re.findall(r"pareprop_library\(\w+(.*?)\)", text, re.S):
+            found |= set(re.findall(r"\bpareprop_(\w+)", block.partition("LINKS")[2]))
+        links[path.parent.name] = found - {path.parent.name, "torch", "stream_lanes"}  # the latter is in lanes/
+    return links
+
+
 def reachable(arrows, folder):
     seen, open_ = set(), [folder]
     while open_:
@@ -68,11 +86,28 @@ class Includes(unittest.TestCase):
                  if target not in reachable(arrows, folder)]
         self.assertEqual(stray, [])
 
+    def test_the_arrows_are_those_of_cmake(self):
+        self.assertEqual(linked_by_cmake(), drawn_arrows())
+
     def test_every_arrow_is_needed(self):
         real = {(folder, target) for _, folder, target in includes()}
         idle = [f"{folder} -> {target}" for folder, targets in drawn_arrows().items()
                 for target in sorted(targets) if (folder, target) not in real]
         self.assertEqual(idle, [])
+
+    def test_python_includes_no_more_than_is_drawn(self):
+        stray = [f"{path.relative_to(ROOT)} includes pareprop/{target}"
+                 for path in sorted((ROOT / "python").rglob("*")) if path.suffix in (".h", ".cpp")
+                 for target in re.findall(r'^#include "pareprop/(\w+)/', path.read_text(encoding="utf-8"), re.M)
+                 if target in left_out_by("python")]
+        self.assertEqual(stray, [])
+
+    def test_one_header_includes_those_for_users(self):
+        """But those of our own models."""
+        users = set(re.findall(r"`(pareprop/[\w/]+\.h)`", section("Headers for users")))
+        whole = "pareprop/pareprop.h"
+        included = set(re.findall(r'^#include "(.*)"', (ROOT / whole).read_text(encoding="utf-8"), re.M))
+        self.assertEqual(included, {header for header in users - {whole} if "/models/" not in header})
 
     def test_documents_include_headers_for_users_only(self):
         users = set(re.findall(r"`(pareprop/[\w/]+\.h)`", section("Headers for users")))

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "pareprop/lanes/cpu_lanes.h"
+#include "tests/graph/ancestors.h"
 #include "tests/lanes/gate.h"
 #include "tests/lanes/random_backward.h"
 #include "tests/lanes/small_graphs.h"
@@ -45,8 +46,8 @@ TEST(CpuLanesErrors, ErrorsOfEveryTaskArriveAndStopWhatNeedsIt) {
       }
       for (int id = 0; id < graph.size(); ++id) {
         const int count = runs[static_cast<std::size_t>(id)];
-        const bool must_not = graph.ancestors(id)[static_cast<std::size_t>(bad)];
-        const bool must = id == bad || graph.ancestors(bad)[static_cast<std::size_t>(id)];
+        const bool must_not = testing::ancestors(graph, id)[static_cast<std::size_t>(bad)];
+        const bool must = id == bad || testing::ancestors(graph, bad)[static_cast<std::size_t>(id)];
         EXPECT_LE(count, must_not ? 0 : 1) << id;
         EXPECT_GE(count, must ? 1 : 0) << id;
       }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <random>
 
+#include "tests/graph/ancestors.h"
+
 namespace pareprop::testing {
 namespace {
 
@@ -85,7 +87,8 @@ std::vector<std::pair<int, int>> essential_edges(const TaskGraph& graph) {
   std::vector<std::pair<int, int>> edges;
   for (int id = 0; id < graph.size(); ++id) {
     for (const int needed : graph[id].needs) {
-      if (!graph.without_edge(id, needed).ancestors(id)[at(needed)]) edges.emplace_back(id, needed);
+      if (!testing::ancestors(graph.without_edge(id, needed), id)[at(needed)])
+        edges.emplace_back(id, needed);
     }
   }
   return edges;

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "pareprop/lanes/cpu_lanes.h"
+#include "tests/graph/ancestors.h"
 #include "tests/lanes/random_backward.h"
 
 namespace pareprop {
@@ -49,7 +50,7 @@ TEST(SpanRecorder, RecordsEachTaskWhereTheGraphAllowsIt) {
       EXPECT_GE(span->begin, start);
       EXPECT_LE(span->begin, span->end);
       EXPECT_LE(span->end, end);
-      const std::vector<bool> before = backward.graph.ancestors(id);
+      const std::vector<bool> before = testing::ancestors(backward.graph, id);
       for (int other = 0; other < id; ++other) {
         if (!before[static_cast<std::size_t>(other)]) continue;
         EXPECT_LE(by_task[static_cast<std::size_t>(other)]->end, span->begin);

@@ -158,7 +158,7 @@ TEST_F(CachingAllocatorTensors, AnImpossibleTensorIsAnErrorThatSaysWhatToDo) {
   } catch (const c10::OutOfMemoryError& error) {
     const std::string message = error.what_without_backtrace();
     EXPECT_NE(message.find("70368744177664 bytes"), std::string::npos) << message;
-    EXPECT_NE(message.find("smaller --batch"), std::string::npos) << message;
+    EXPECT_NE(message.find("smaller batch"), std::string::npos) << message;
   }
   EXPECT_EQ(at::ones({1000}).sum().item<float>(), 1000.0f);
 }

@@ -18,7 +18,7 @@ step("installing" ${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${prefix})
 # Moved after the install: a package that only works where it was put first is not relocatable.
 file(RENAME ${prefix} ${WORK_DIR}/moved)
 set(configure ${CMAKE_COMMAND} -S ${CONSUMER_DIR} -B ${WORK_DIR}/build -G ${GENERATOR}
-    -DCMAKE_CXX_COMPILER=${CXX_COMPILER} -DCMAKE_BUILD_TYPE=${BUILD_TYPE} -DCMAKE_CXX_FLAGS=${CXX_FLAGS}
+    -DCMAKE_CXX_COMPILER=${CXX_COMPILER} -DCMAKE_CXX_FLAGS=${CXX_FLAGS}
     -DCMAKE_EXE_LINKER_FLAGS=${LINKER_FLAGS} -DCMAKE_PREFIX_PATH=${WORK_DIR}/moved)
 
 # A libtorch of another version is refused, even though the one of the build is there.
@@ -37,9 +37,23 @@ step("running the consumer" ${WORK_DIR}/build/consumer)
 if(NOT output MATCHES "loss [0-9.e-]+, drift [0-9.e-]+, memory peak [1-9][0-9]* bytes\n$")
   message(FATAL_ERROR "the consumer ran, but did not print what it trained:\n${output}")
 endif()
-# Plans within 5 % of what is measured, keeps its budget, and fails otherwise.
-step("running own_network" ${WORK_DIR}/build/own_network)
+# Right gradients in four modes and with the plan, which is within 5 % of what is measured and keeps its budget; a picture.
+step("running own_network" ${CMAKE_COMMAND} -E chdir ${WORK_DIR}/build ${WORK_DIR}/build/own_network)
 message("${output}")
+string(REGEX MATCHALL " holds\n" holds "${output}")
+list(LENGTH holds holds)
+if(NOT holds EQUAL 5 OR NOT output MATCHES "budget ([0-9]+), predicted ([0-9]+), measured ([0-9]+) bytes\n$")
+  message(FATAL_ERROR "own_network ran, but its gradients or what it printed are wrong:\n${output}")
+endif()
+set(measured ${CMAKE_MATCH_3})
+math(EXPR off "20 * (${CMAKE_MATCH_2} - ${measured})")
+if(measured GREATER ${CMAKE_MATCH_1} OR off GREATER ${measured} OR off LESS -${measured})
+  message(FATAL_ERROR "own_network does not keep its budget, or its plan is more than 5 % off:\n${output}")
+endif()
+file(READ ${WORK_DIR}/build/own_network.svg picture LIMIT 5)
+if(NOT picture MATCHES "^<(svg|\\?xml)")
+  message(FATAL_ERROR "own_network drew no picture of its steps")
+endif()
 if(EXISTS ${WORK_DIR}/moved/bin/pareprop)
   step("running the installed program" ${WORK_DIR}/moved/bin/pareprop --help)
 endif()

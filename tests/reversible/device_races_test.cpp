@@ -15,6 +15,7 @@
 #include "pareprop/reversible/checkpoint.h"
 #include "pareprop/reversible/stack.h"
 #include "pareprop/reversible/torch_lanes.h"
+#include "tests/graph/ancestors.h"
 #include "tests/reversible/test_branches.h"
 #include "tests/simulated_device/simulated_device.h"
 
@@ -138,7 +139,7 @@ class WatchedLanes final : public Executor {
             recovery = id;
             its_stream = stream;
           } else if (task.kind == TaskKind::gradient && recovery >= 0 &&
-                     !graph.ancestors(id)[static_cast<std::size_t>(recovery)]) {
+                     !testing::ancestors(graph, id)[static_cast<std::size_t>(recovery)]) {
             ++beside;
             if (SimulatedDevice::is_ordered(*its_stream, stream)) ++waiting;
           }

@@ -9,7 +9,6 @@
 #include <torch/nn/modules/normalization.h>
 
 #include "pareprop/ops/random_stream.h"
-#include "pareprop/reversible/passed_on.h"
 #include "pareprop/reversible/stack.h"
 #include "tests/reversible/test_branches.h"
 

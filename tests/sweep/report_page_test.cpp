@@ -5,7 +5,7 @@
 #include <set>
 #include <stdexcept>
 
-#include "tests/plot/xml_reader.h"
+#include "tests/draw/xml_reader.h"
 #include "tests/sweep/sample_results.h"
 
 namespace pareprop::sweep {

@@ -5,7 +5,7 @@
 #include <map>
 #include <sstream>
 
-#include "tests/plot/xml_reader.h"
+#include "tests/draw/xml_reader.h"
 #include "tests/trace/small_step.h"
 
 namespace pareprop {

@@ -49,8 +49,8 @@ def wait_until(there, seconds=60):
 
 
 def start(*arguments, **options):
-    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **options}
-    return subprocess.Popen([PROGRAM, *SMALL, *map(str, arguments)], env=ENVIRONMENT, **options)
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": ENVIRONMENT, **options}
+    return subprocess.Popen([PROGRAM, *SMALL, *map(str, arguments)], **options)
 
 
 class Interrupted(unittest.TestCase):
@@ -111,6 +111,28 @@ class Interrupted(unittest.TestCase):
         self.assertEqual(process.returncode, 128 + signal.SIGINT)
         self.assertIn("stopped before the first step", err)
         self.assertFalse(self.out.exists())
+
+    def test_a_signal_while_steps_are_measured_ends_at_once_and_leaves_nothing(self):
+        network = ["--model", "vit_cifar", "--width", 64, "--depth", 6, "--batch", 512]
+        planned = subprocess.run([PROGRAM, "plan", *map(str, network), "--json", "-"], env=ENVIRONMENT,
+                                 capture_output=True, text=True, timeout=60)
+        least = json.loads(planned.stdout)["smallest_budget_bytes"]
+        cache = self.folder / "cache"
+        process = start(*network, "--mode", "auto", "--budget", f"{least * 5 // 4}B", "--out", self.out,
+                        env={**ENVIRONMENT, "XDG_CACHE_HOME": str(cache)})
+        lines = Lines(process.stderr)
+        lines.wait_for("measuring a few training steps")
+        process.send_signal(signal.SIGTERM)
+        begun = time.monotonic()
+        process.wait(timeout=60)
+        self.assertLess(time.monotonic() - begun, 1)
+        lines.thread.join()
+        process.stdout.close()
+        process.stderr.close()
+        self.assertEqual(process.returncode, 128 + signal.SIGTERM)
+        self.assertIn("stopped before the first step", lines.text)
+        self.assertFalse(self.out.exists())
+        self.assertFalse(list(cache.rglob("*.json")), "no times of steps that were not measured")
 
     def test_pipes_that_are_closed_do_not_end_a_run(self):
         process = start("--steps", 60, "--eval-every", 5, "--out", self.out)

@@ -78,6 +78,19 @@ TEST_F(TraceStep, WhatIsRecoveredAheadBelongsToTheStageBelow) {
   EXPECT_EQ(ahead, 2);  // one block of two branches
 }
 
+TEST_F(TraceStep, ABatchInPartsIsOneStepOfSeveralPasses) {
+  const auto whole = small_swin(), cut = small_swin();
+  const RecordedStep one = record_step(*whole, {.batch = 4, .steps = 1});
+  const RecordedStep two = record_step(*cut, {.batch = 4, .parts = 2, .steps = 1});
+  EXPECT_NEAR(two.loss, one.loss, 1e-5);
+  const auto backward_passes = [](const RecordedStep& recorded) {
+    return std::count_if(recorded.trace.runs.begin(), recorded.trace.runs.end(),
+                         [](const StackRun& run) { return run.backward; });
+  };
+  EXPECT_EQ(backward_passes(two), 2 * backward_passes(one));
+  EXPECT_LT(two.memory.activation_peak, one.memory.activation_peak);
+}
+
 TEST_F(TraceStep, MemoryIsSampledFromBeginningToEnd) {
   const auto model = small_swin();
   const RecordedStep traced = record_step(*model, {.batch = 4, .steps = 2});
@@ -149,6 +162,8 @@ TEST_F(TraceStep, RefusesWhatCannotBe) {
   const auto model = small_swin();
   EXPECT_THROW(record_step(*model, {.steps = 0}), std::invalid_argument);
   EXPECT_THROW(record_step(*model, {.batch = 0}), std::invalid_argument);
+  EXPECT_THROW(record_step(*model, {.parts = 0}), std::invalid_argument);
+  EXPECT_THROW(record_step(*model, {.batch = 4, .parts = 3}), std::invalid_argument);
   const auto plain = small_swin(true);
   EXPECT_THROW(record_step(*plain, {.plan = plain->plan_of(Mode::pareprop)}),
                std::invalid_argument);

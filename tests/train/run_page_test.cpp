@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "tests/plot/xml_reader.h"
+#include "tests/draw/xml_reader.h"
 
 namespace pareprop::train {
 namespace {

@@ -201,8 +201,8 @@ TEST(SafeRun, TheBestWeightsAreKeptBesideTheLast) {
   const TemporaryFolder folder;
   TrainConfig config = tiny(folder / "run");
   config.eval_every = 1;
-  config.mode = "stored";      // values grow so much that recovered streams would drift
-  config.learning_rate = 0.3;  // too high: it gets worse
+  config.learning_rate = 0.3;  // too high: it gets worse, and streams could not be recovered
+  config.mode = "stored";
   config.decay = "constant";
   config.warmup = 0.5;
   const TrainResult result = train_alone(config);

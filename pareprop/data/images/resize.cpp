@@ -135,13 +135,4 @@ FloatImage resize(const FloatImage& image, const Box& box, ImageSize size, Filte
   return resize_any(image, box, size, filter);
 }
 
-Image to_bytes(const FloatImage& image) {
-  Image bytes{image.height, image.width, image.channels, {}};
-  bytes.pixels.reserve(image.pixels.size());
-  for (const float level : image.pixels) {
-    bytes.pixels.push_back(static_cast<std::uint8_t>(std::lround(std::clamp(level, 0.0f, 255.0f))));
-  }
-  return bytes;
-}
-
 }  // namespace pareprop::data

@@ -25,7 +25,4 @@ struct FloatImage {
 FloatImage resize(const Image& image, const Box& box, ImageSize size, Filter filter);
 FloatImage resize(const FloatImage& image, const Box& box, ImageSize size, Filter filter);
 
-// Rounded, and cut to 0 .. 255.
-Image to_bytes(const FloatImage& image);
-
 }  // namespace pareprop::data
