@@ -2,11 +2,13 @@
 """Whether lean optimizers learn as AdamW with state in fp32 does.
 
     bench/optimizers/convergence.py build/pareprop --out FOLDER [--steps 1500] [--seeds 0 1 2]
-        [--tasks fashion text] [--kinds 'adamw 8bit' ...]
+        [--tasks fashion text] [--kinds 'adamw 8bit' ...] [--plots build/bench/peers/peers_plot]
 
 Trains a RevViT on Fashion-MNIST (or the digits, where that is not installed) and a RevRoBERTa on the text that ships,
-with each kind of state and each seed, and writes FOLDER/convergence.md: the final losses beside fp32's. A run that has
-its result is not repeated, so a run that was stopped goes on."""
+with each kind of state and each seed, and writes FOLDER/convergence.md: the final losses beside fp32's. With --plots
+also a picture of the losses of each task, FOLDER/convergence-TASK.svg. A run that has its result is not repeated, and one
+that was stopped goes on, so parts may be run apart, and the last call, with all tasks, seeds and kinds, writes the table
+of all."""
 
 import argparse
 import json
@@ -37,25 +39,27 @@ KINDS = {
 LAST = 50  # steps whose mean loss is the final one
 
 
-def final_losses(program, folder, flags):
-    """Mean training loss of the last steps, validation loss and accuracy of one run."""
+def losses_of(program, folder, flags):
+    """Training losses of all steps of one run, validation loss and accuracy at its end."""
     result = folder / "result.json"
     if not result.exists():
-        command = [program, "train", *flags, "--mode", "pareprop", "--log-every", "1", "--save-every", "0",
-                   "--out", str(folder / "run"), "--json", str(result)]
+        command = [program, "train", *flags, "--mode", "pareprop", "--log-every", "1",
+                   "--out", str(folder / "run"), "--json", str(folder / "running.json")]
         if (folder / "run").exists():
             command += ["--resume", "auto"]
         folder.mkdir(parents=True, exist_ok=True)
         done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         if done.returncode != 0:
             sys.exit(f"{' '.join(command)}:\n{done.stderr}")
+        (folder / "running.json").rename(result)
     lines = [json.loads(line) for line in (folder / "run/metrics.jsonl").read_text().splitlines()]
-    losses = [line["loss"] for line in lines if "loss" in line and "gradient_norm" in line]
+    losses = {line["step"]: line["loss"] for line in lines if "loss" in line and "gradient_norm" in line}
     evaluation = json.loads(result.read_text())["evaluation"]
-    return statistics.mean(losses[-LAST:]), evaluation["loss"], evaluation["accuracy"]
+    return [losses[step] for step in sorted(losses)], evaluation["loss"], evaluation["accuracy"]
 
 
-def rows_of(task, arguments):
+def rows_of(task, arguments, curves):
+    """Lines of the table; adds to `curves` the mean loss of all seeds by step, for each kind."""
     title, flags = TASKS[task]
     rows, of_fp32 = [], None
     for kind in ["adamw fp32", *(kind for kind in arguments.kinds if kind != "adamw fp32")]:
@@ -63,7 +67,9 @@ def rows_of(task, arguments):
         for seed in arguments.seeds:
             folder = arguments.out / task / kind.replace(" ", "-") / f"seed-{seed}"
             own = [*flags, "--steps", str(arguments.steps), "--seed", str(seed), *KINDS[kind]]
-            runs.append(final_losses(arguments.program, folder, own))
+            losses, validation, accuracy = losses_of(arguments.program, folder, own)
+            runs.append((statistics.mean(losses[-LAST:]), validation, accuracy))
+            curves.setdefault(kind, []).append(losses)
             print(f"{title}, {kind}, seed {seed}: {runs[-1][0]:.4f}, validation {runs[-1][1]:.4f}", flush=True)
         means = [statistics.mean(column) for column in zip(*runs)]
         of_fp32 = of_fp32 or means
@@ -71,6 +77,20 @@ def rows_of(task, arguments):
         rows.append(f"| {title} | {kind} | {means[0]:.4f} | {means[0] / of_fp32[0]:.4f} | {spread:.4f} | {means[1]:.4f} | "
                     f"{means[1] / of_fp32[1]:.4f} | {100 * means[2]:.1f} % |")
     return rows
+
+
+def draw(task, curves, arguments):
+    """Means of so many steps and of all seeds."""
+    every = max(1, arguments.steps // 60)
+    series = []
+    for kind, runs in curves.items():
+        means = [statistics.mean(step) for step in zip(*runs)]
+        points = [[first + every / 2, statistics.mean(means[first:first + every])]
+                  for first in range(0, len(means), every)]
+        series.append({"name": kind, "points": points})
+    picture = {"title": TASKS[task][0], "x_label": "step", "y_label": "training loss", "series": series}
+    drawn = subprocess.run([arguments.plots], input=json.dumps(picture), text=True, capture_output=True, check=True)
+    (arguments.out / f"convergence-{task}.svg").write_text(drawn.stdout)
 
 
 def main():
@@ -81,12 +101,18 @@ def main():
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=["fashion" if FASHION.exists() else "digits", "text"])
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=["adamw fp32", "adamw bf16", "adamw 8bit"])
+    parser.add_argument("--plots", help="the program peers_plot, for pictures (default: none)")
     arguments = parser.parse_args()
     head = [f"Means over seeds {', '.join(map(str, arguments.seeds))} after {arguments.steps} steps; loss: mean of the last "
             f"{LAST} steps; spread: largest less smallest loss of the seeds.", "",
             "| task | optimizer | loss | of fp32 | spread | validation loss | of fp32 | accuracy |",
             "|---|---|---|---|---|---|---|---|"]
-    table = "\n".join([*head, *(row for task in arguments.tasks for row in rows_of(task, arguments))]) + "\n"
+    for task in arguments.tasks:
+        curves = {}
+        head += rows_of(task, arguments, curves)
+        if arguments.plots:
+            draw(task, curves, arguments)
+    table = "\n".join(head) + "\n"
     (arguments.out / "convergence.md").write_text(table)
     print(table)
 

@@ -35,51 +35,16 @@ std::function<std::shared_ptr<models::Model>()> on_meta(const PlanRequest& reque
   };
 }
 
-template <typename Planner>
-void learn(Planner& planner, const PlanRequest& request, models::Model& model, std::int64_t free) {
-  plan::learn_times(planner, model,
-                    {.budget = free,
-                     .network = plan::network_name(request.model, model.tokens()),
-                     .folder = request.times});
+// Of tensors of this process that a dry step does not have: it has weights and a batch of its own.
+std::int64_t other_bytes(const models::Model& model, const models::Batch& batch) {
+  return memory::usage().total_live - bytes_of(model) - bytes_of(batch);
 }
 
-// Within a share of the activations of stored training, in whatever parts are the fastest. The
-// bytes of the batch do not count.
-PlannedStep plan_share(const PlanRequest& request, models::Model& model,
-                       const models::Batch& batch) {
-  const std::int64_t samples = batch.input.size(0);
-  plan::JointSearch search(on_meta(request), {.batch = samples,
-                                              .precision = request.precision,
-                                              .optimizer_state = {},
-                                              .only_activations = true,
-                                              .other_bytes = -bytes_of(batch),
-                                              .input_bytes = bytes_of(batch) / samples});
-  const auto stored = search.in_mode(Mode::stored, 0).micro.predicted.at_most;
-  const std::int64_t budget = std::llround(request.share * static_cast<double>(stored));
-  learn(search, request, model, budget);
-  plan::JointPlan planned = search.best(budget);
-  return {.plan = std::move(planned.micro), .parts = planned.parts};
-}
-
-// Within the memory that is free.
-plan::Plan plan_free(const PlanRequest& request, models::Model& model, const models::Batch& batch) {
-  const std::int64_t live = memory::usage().total_live;
-  const std::int64_t free = plan::free_budget() + live;
-  plan::Planner planner(on_meta(request),
-                        {.batch = batch.input.size(0),
-                         .precision = request.precision,
-                         .optimizer_state = {},
-                         // A dry step has weights and a batch of its own.
-                         .other_bytes = live - bytes_of(model) - bytes_of(batch)});
-
-  plan::Plan plan;
-  plan.step = planner.all(Mode::stored);
-  plan.predicted = planner.predict(plan.step);
-  plan.budget = free;
-  plan.fits = plan.predicted.at_most <= plan.budget;
-  if (plan.fits) return plan;
-  learn(planner, request, model, free);
-  return planner.plan_step(plan.budget);
+// What may be taken of stored training.
+std::int64_t share_of(plan::JointSearch& search, const PlanRequest& request) {
+  const plan::Prediction stored = search.in_mode(Mode::stored, 0).micro.predicted;
+  const std::int64_t activations = request.totals ? stored.activation_peak : stored.at_most;
+  return stored.at_most - std::llround((1.0 - request.share) * static_cast<double>(activations));
 }
 
 }  // namespace
@@ -90,8 +55,31 @@ PlannedStep plan_step(const PlanRequest& request, models::Model& model,
     throw std::invalid_argument("share is " + std::to_string(request.share) +
                                 ": expected a part of the activations, from 0 to 1");
   }
-  if (request.share > 0.0) return plan_share(request, model, batch);
-  return {.plan = plan_free(request, model, batch)};
+  if (request.bytes < 0) {
+    throw std::invalid_argument("bytes is " + std::to_string(request.bytes) +
+                                ": expected a number of bytes");
+  }
+  const bool budgeted = request.share > 0.0 || request.bytes > 0;
+  const bool totals = request.totals || !budgeted;
+  const std::int64_t samples = batch.input.size(0);
+  plan::JointSearch search(on_meta(request),
+                           {.batch = samples,
+                            .precision = request.precision,
+                            .optimizer_state = {},
+                            .only_activations = !totals,
+                            .other_bytes = totals ? other_bytes(model, batch) : -bytes_of(batch),
+                            .input_bytes = bytes_of(batch) / samples});
+  const std::int64_t budget = !budgeted           ? plan::free_budget() + memory::usage().total_live
+                              : request.bytes > 0 ? request.bytes
+                                                  : share_of(search, request);
+  if (!search.in_mode(Mode::stored, budget).micro.fits) {
+    plan::learn_times(search, model,
+                      {.budget = budget,
+                       .network = plan::network_name(request.model, model.tokens()),
+                       .folder = request.times});
+  }
+  plan::JointPlan planned = search.best(budget);
+  return {.plan = std::move(planned.micro), .parts = planned.parts};
 }
 
 }  // namespace pareprop::peers

@@ -9,11 +9,15 @@ import time
 from contextlib import ExitStack
 
 from rows import (BARS, COMPILE_BUDGETS, HUGGING_FACE, HUGGING_FACE_FAMILIES, OTHER_RIVALS, RIVALS_BARS, SHARES,
-                  SPLIT, STORED_FORMS, is_ours)
-from workers import Contestant
+                  SPLIT, STORED_FORMS, WITHIN, is_ours)
+from workers import Contestant, WorkerError
 
 
 class WrongGradients(RuntimeError):
+    pass
+
+
+class NobodyLeft(RuntimeError):
     pass
 
 
@@ -28,8 +32,9 @@ class Race:
         self.row, self.precision, self.options = row, precision, options
         self.workers, self.folder = workers, folder
         self.assistant = workers.assistant()
-        self.racers, self.results = {}, {}
-        self.contestants = [name for name in options.contestants if row.admits(name)]
+        self.racers, self.results, self.failed = {}, {}, {}
+        self.contestants = [name for name in options.contestants
+                            if row.admits(name, precision) and not (options.totals and name in WITHIN)]
 
     def file(self, name):
         return str(self.folder / name)
@@ -40,29 +45,33 @@ class Race:
                 "weights": self.file("weights"), "batch": self.file("batch"), **more}
 
     def our_job(self, name):
+        times = self.file(f"times-{self.row.label}")
         if name in SHARES:
-            return self.job(name, mode="auto", share=SHARES[name], times=self.file(f"times-{self.row.label}"))
+            return self.job(name, mode="auto", share=SHARES[name], totals=self.options.totals, times=times)
+        if name in WITHIN:
+            return self.job(name, mode="auto", bytes=WITHIN[name][0] << 20, times=times)
         return self.job(name, mode=name.removeprefix("ours_"))
 
     def torch_job(self, name, attention, **more):
-        if name in SPLIT:
-            rival, samples = SPLIT[name]
-            more |= {"rival": "eager" if rival == "torch_stored" else rival.removeprefix("torch_"),
-                     "micro_batch": samples}
-        elif name in COMPILE_BUDGETS:
-            more |= {"rival": "compile", "memory_budget": COMPILE_BUDGETS[name]}
-        elif name in STORED_FORMS:
+        rival, samples = SPLIT.get(name, (name, None))
+        if samples:
+            more |= {"micro_batch": samples}
+        if rival in COMPILE_BUDGETS:
+            more |= {"rival": "compile", "memory_budget": COMPILE_BUDGETS[rival]}
+        elif rival in STORED_FORMS or rival == "torch_stored":
             more |= {"rival": "eager"}
         else:
-            more |= {"rival": name.removeprefix("torch_")}
+            more |= {"rival": rival.removeprefix("torch_")}
         return self.job(name, attention=attention, **more)
 
     def run(self):
         with ExitStack() as self.stack:
             model = self.make_files()
+            self.stack.callback(self.workers.end, {rival for rival, _ in SPLIT.values()})
             attention = self.enter_all()
-            for racer in self.racers.values():
-                self.results[racer.name] |= self.measure_memory(racer, attention)
+            self.expect_racers()
+            for name in list(self.racers):
+                self.attempt(name, lambda name=name: self.measure_memory(name, attention))
             gemm = self.measure_gemm()
             load = os.getloadavg()[0]
             self.take_turns()
@@ -73,30 +82,57 @@ class Race:
         ordered = {name: self.results[name] for name in self.contestants if name in self.results}
         return {"label": self.row.label, "model": self.row.model, "batch": self.row.batch,
                 "overrides": self.row.overrides, "precision": self.precision, **model,
-                "attention": attention, "load_before": load, "gemm": gemm, "contestants": ordered}
+                "measure": "total" if self.options.totals else "activation",
+                "attention": attention, "load_before": load, "gemm": gemm, "contestants": ordered,
+                "failed": self.failed}
+
+    def attempt(self, name, action):
+        """Returns None when the contestant failed: the race goes on without it."""
+        try:
+            return action()
+        except (WorkerError, WrongGradients) as error:
+            say(f"{self.row.label} {self.precision} FAILED: {name}: {error}")
+            self.failed[name] = str(error)
+            self.results.pop(name, None)
+            if name in self.racers:
+                self.racers.pop(name).close()
+            return None
+
+    def expect_racers(self):
+        if not self.racers:
+            raise NobodyLeft("; ".join(f"{name}: {why}" for name, why in self.failed.items()) or "nobody races")
 
     def enter_all(self):
         """Returns the form of attention that is faster in PyTorch, which all but its eager rivals use."""
-        forms = [name for name in self.contestants if name in STORED_FORMS]
-        for name in forms:
-            self.enter("torch", self.torch_job(name, STORED_FORMS[name]))
-        best = {name: math.inf for name in forms}
-        for name in 2 * forms:
-            best[name] = min(best[name], self.estimate(name))
-        attention = STORED_FORMS[min(best, key=best.get)] if forms else self.reference_form()
+        for name in self.contestants:
+            if name in STORED_FORMS:
+                self.enter("torch", self.torch_job(name, STORED_FORMS[name]))
+        best = {name: math.inf for name in self.racers}
+        for name in 2 * list(best):
+            if name in self.racers:
+                best[name] = min(best[name], self.attempt(name, lambda name=name: self.estimate(name)) or math.inf)
+        left = [name for name in best if name in self.racers]
+        attention = STORED_FORMS[min(left, key=best.get)] if left else self.reference_form()
         for name in self.contestants:
             if is_ours(name):
                 self.enter("ours", self.our_job(name))
-            elif (name in OTHER_RIVALS or name in COMPILE_BUDGETS or name in SPLIT
-                  or (name == HUGGING_FACE and self.has_hugging_face())):
+            elif name in SPLIT:
+                self.enter("torch", self.torch_job(name, attention), shared=SPLIT[name][0])
+            elif name in OTHER_RIVALS or name in COMPILE_BUDGETS:
+                self.enter("torch", self.torch_job(name, attention))
+            elif name == HUGGING_FACE and self.has_hugging_face():
                 self.enter("torch", self.torch_job(name, attention))
         return attention
 
-    def enter(self, side, job):
-        racer = self.workers.start(side, job)
-        self.stack.callback(racer.close)
-        self.racers[racer.name] = racer
-        self.check(racer, job)
+    def enter(self, side, job, shared=None):
+        """Into the process of that name, or into one of its own."""
+        name = job["name"]
+
+        def start():
+            racer = self.racers[name] = self.workers.start(side, job, shared)
+            self.stack.callback(racer.close)
+            self.check(racer, job)
+        self.attempt(name, start)
 
     def make_files(self):
         maker = {"name": "maker", "model": self.row.model, "overrides": self.row.overrides,
@@ -114,7 +150,7 @@ class Race:
         return model
 
     def reference_form(self):
-        return "matmul" if self.row.admits("torch_matmul") else "sdpa"
+        return "matmul" if self.row.admits("torch_matmul", self.precision) else "sdpa"
 
     def ask_assistant(self, job, *commands):
         """The answer to the last one."""
@@ -150,7 +186,7 @@ class Race:
             bar = (BARS if is_ours(racer.name) else RIVALS_BARS)[self.precision]
             if not difference["difference"] <= bar:
                 raise WrongGradients(
-                    f"{racer.name}: the gradient of {difference['where']} differs by "
+                    f"the gradient of {difference['where']} differs by "
                     f"{difference['difference']:.1e} of its norm; at most {bar:.0e} is allowed")
         say(f"{self.row.label} {self.precision}: {racer.name} is ready")
 
@@ -158,16 +194,17 @@ class Race:
         """Milliseconds of a step."""
         return statistics.median(self.racers[name].ask(f"steps {self.options.warm}")["ms"])
 
-    def measure_memory(self, racer, attention):
+    def measure_memory(self, name, attention):
         """Resident memory of the process that is timed; activations of PyTorch in another one, which
         has our allocator."""
+        racer = self.racers[name]
         result = racer.ask("memory")
         result["rss_ready_bytes"] = racer.ready["rss_bytes"]
-        if not is_ours(racer.name) and self.options.meter:
-            own = STORED_FORMS.get(racer.name, attention)
-            job = self.torch_job(racer.name, own, meter=str(self.options.meter))
+        if not is_ours(name) and self.options.meter:
+            own = STORED_FORMS.get(name, attention)
+            job = self.torch_job(name, own, meter=str(self.options.meter))
             result |= self.ask_assistant(job, "warm 1", "memory")
-        return result
+        self.results[name] |= result
 
     def measure_gemm(self):
         if self.options.gemm_seconds <= 0:
@@ -176,15 +213,34 @@ class Race:
         return self.ask_assistant(job, f"peak {self.options.gemm_side} {self.options.gemm_seconds}")
 
     def take_turns(self):
-        names = list(self.racers)
-        steps = max(self.options.steps, math.ceil(1e3 * self.options.turn_seconds / self.estimate(names[0])))
-        begin = time.monotonic()
+        self.expect_racers()
+        first = next(iter(self.racers))
+        taken = self.attempt(first, lambda: self.estimate(first)) or math.inf
+        steps = max(self.options.steps, math.ceil(1e3 * self.options.turn_seconds / taken))
+        names, begin = list(self.racers), time.monotonic()
         for turn in range(self.options.rounds):
+            self.expect_racers()
             if turn and time.monotonic() - begin > self.options.row_seconds:
                 say(f"{self.row.label} {self.precision}: no time for more rounds")
                 break
             shift = turn % len(names)
             for name in names[shift:] + names[:shift]:
-                self.results[name]["ms"] += self.racers[name].ask(f"steps {steps}")["ms"]
+                answer = self.attempt(name, lambda name=name: self.racers[name].ask(f"steps {steps}"))
+                if answer:
+                    self.results[name]["ms"] += answer["ms"]
             say(f"{self.row.label} {self.precision}: round {turn + 1} of {self.options.rounds}, "
                 f"{steps} steps each")
+            names = [name for name in names if name in self.racers and not self.is_beaten(name)]
+        self.expect_racers()
+
+    def is_beaten(self, name):
+        """Another rival was much faster with no more bytes of either kind."""
+        def bytes_of(one):
+            return [one.get(f"{kind}_peak_bytes") for kind in ("activation", "total")]
+        own = self.results[name]
+        if not self.options.leave_at or is_ours(name) or None in bytes_of(own):
+            return False
+        return any(not is_ours(other) and None not in bytes_of(one)
+                   and all(a <= b for a, b in zip(bytes_of(one), bytes_of(own)))
+                   and self.options.leave_at * statistics.median(one["ms"]) < statistics.median(own["ms"])
+                   for other, one in self.results.items() if other in self.racers)

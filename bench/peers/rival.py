@@ -89,7 +89,8 @@ def compiled(loss, memory_budget):
     def backend(graph, inputs):
         with functorch.patch(activation_memory_budget=memory_budget):
             return compile_fx(graph, inputs)
-    return torch.compile(loss, backend=backend)
+    # Micro-batches of other sizes in this process must not have it compiled for all sizes.
+    return torch.compile(loss, backend=backend, dynamic=False)
 
 
 class Contestant:

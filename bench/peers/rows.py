@@ -16,11 +16,13 @@ class Row:
         pixels = f"-{self.overrides['image_size']}px" if "image_size" in self.overrides else ""
         return f"{self.model}-b{self.batch}{length}{pixels}"
 
-    def admits(self, name):
+    def admits(self, name, precision):
         """torch_matmul keeps a score for every two tokens, tens of GB for the long rows; a part of a batch is
-        smaller than the batch."""
+        smaller than the batch; exact budgets are those of one row."""
         if self in LONG_ROWS and name == "torch_matmul":
             return False
+        if name in WITHIN:
+            return self == WITHIN_ROW and precision == WITHIN[name][1]
         return SPLIT[name][1] < self.batch if name in SPLIT else True
 
 
@@ -58,15 +60,22 @@ HUGGING_FACE = "hugging_face"
 CONTESTANTS = OURS + list(STORED_FORMS) + OTHER_RIVALS + [HUGGING_FACE]
 HUGGING_FACE_FAMILIES = ("vit", "swin", "roberta")
 
-# Of the frontier. Ours within a share of the activations of our stored training; torch.compile with its
+# Of the frontier. Ours within a share of what our stored training takes; torch.compile with its
 # activation_memory_budget.
 SHARES = {f"ours_at_{percent}": percent / 100 for percent in (5, 15, 30, 60, 100)}
 COMPILE_BUDGETS = {f"torch_compile_at_{percent}": percent / 100 for percent in (10, 30, 60, 100)}
+# MiB of activations in which ours are set against PyTorch's stored training of the whole batch, a tenth of what that
+# takes, and in which precision.
+WITHIN = {"ours_within_130MiB": (130, "bf16"), "ours_within_150MiB": (150, "fp32")}
+WITHIN_ROW = FRONTIER_ROWS[0]
+BUDGETS = [*SHARES, *WITHIN]
 # PyTorch's may split their batch as well: its gradients are the sum of those of micro-batches of N samples.
-# torch_stored: eager, with the faster form of attention.
+# torch_stored: eager, with the faster form of attention; torch_compile: stored as well.
 SPLIT = {f"{rival}_by_{samples}": (rival, samples)
-         for rival in ("torch_stored", "torch_checkpoint", "torch_compile") for samples in (1, 2, 4, 8)}
-FRONTIER = ["ours_reprop", "ours_pareprop", *SHARES, "ours_stored",
+         for rival in ("torch_stored", "torch_checkpoint", "torch_reversible", "torch_compile",
+                       *(name for name, share in COMPILE_BUDGETS.items() if share < 1))
+         for samples in (1, 2, 4, 8, 16)}
+FRONTIER = ["ours_reprop", "ours_pareprop", *BUDGETS, "ours_stored",
             *STORED_FORMS, "torch_checkpoint", "torch_reversible", *COMPILE_BUDGETS, *SPLIT]
 
 # Largest relative difference of a gradient from that of stored float32 PyTorch, matmul attention. In bf16 ours

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import frontier
 import report
-from race import Race, WrongGradients, say
+from race import NobodyLeft, Race, say
 from rows import BARS, CONTESTANTS, FRONTIER, FRONTIER_QUICK_ROWS, FRONTIER_ROWS, QUICK_ROWS, ROWS, chosen
 from workers import HERE, Workers, WorkerError, environment
 
@@ -26,7 +26,10 @@ def parse():
     add = parser.add_argument
     add("--build", type=Path, default=build, help="where CMake built peers_worker, peers_meter and peers_plot")
     add("--frontier", action="store_true", help="throughput against memory: budgets of ours beside torch's own knobs")
-    add("--out", type=Path, help="folder of the results; bench-peers or bench-frontier in build, when not given")
+    add("--totals", action="store_true",
+        help="of the frontier: budgets and verdicts are of all tensors, not of activations alone")
+    add("--out", type=Path,
+        help="folder of the results; bench-peers, bench-frontier or bench-frontier-totals in build, when not given")
     add("--rows", default="*", help="which rows, patterns separated by commas")
     add("--precisions", default=",".join(sensible_precisions()),
         help="fp32, bf16; by default bf16 only where the CPU has the vectors that torch's bf16 products need")
@@ -36,6 +39,8 @@ def parse():
     add("--steps", type=int, default=2, help="timed steps of a turn, at least")
     add("--turn-seconds", type=float, default=1.0, help="small rows take more steps, for so long a turn")
     add("--row-seconds", type=float, default=math.inf, help="a row begins no other round after so long of turns")
+    add("--leave-at", type=float, default=1.15,
+        help="of the frontier: a rival leaves when another with no more bytes was so many times as fast in a round")
     add("--warm", type=int, default=2, help="steps before the first turn")
     add("--gemm-seconds", type=float, default=5.0, help="for the machine's GEMM peak of a row; 0: none")
     add("--gemm-side", type=int, default=2048)
@@ -46,7 +51,10 @@ def parse():
     add("--fresh", action="store_true", help="forget the results that are there")
     add("--list", action="store_true", help="print rows and contestants, and end")
     options = parser.parse_args()
-    options.out = options.out or build / ("bench-frontier" if options.frontier else "bench-peers")
+    if options.totals and not options.frontier:
+        parser.error("--totals: expected with --frontier")
+    name = "bench-frontier" if options.frontier else "bench-peers"
+    options.out = options.out or build / (name + "-totals" if options.totals else name)
     return options
 
 
@@ -79,6 +87,8 @@ def settle(options):
         options.gemm_seconds, options.gemm_side = 0.05, 128
     if options.frontier:
         options.gemm_seconds = 0
+    else:
+        options.leave_at = None  # ratios are of all
     options.contestants = chosen(FRONTIER if options.frontier else CONTESTANTS, options.contestants)
     options.precisions = chosen(list(BARS), options.precisions)
     options.worker = options.build / "bench" / "peers" / "peers_worker"
@@ -88,7 +98,7 @@ def settle(options):
         if not needed.exists():
             sys.exit(f"peers: {needed} is not there: build the targets peers_worker, peers_meter and peers_plot, or "
                      "name another folder with --build")
-    keys = ("contestants", "threads", "rounds", "steps", "turn_seconds", "seed", "quick")
+    keys = ("contestants", "threads", "rounds", "steps", "turn_seconds", "seed", "quick", "totals", "leave_at")
     return {key: getattr(options, key) for key in keys} | machine()
 
 
@@ -107,7 +117,7 @@ def load(path, settings):
 
 
 def race_all(options, settings, rows, done, file, pages):
-    """Adds to `done`, and to the file as they come; returns [label, precision, why] of those that failed."""
+    """Adds to `done`, and to the file as they come; returns [label, precision, why] of rows that failed."""
     failed = []
     with tempfile.TemporaryDirectory(dir=options.out) as folder, ExitStack() as stack:
         folder = Path(folder)
@@ -120,7 +130,7 @@ def race_all(options, settings, rows, done, file, pages):
                 continue
             try:
                 result = Race(row, precision, options, workers, folder).run()
-            except (WorkerError, WrongGradients) as error:
+            except (WorkerError, NobodyLeft) as error:
                 say(f"{row.label} {precision} FAILED: {error}")
                 failed.append([row.label, precision, str(error)])
                 continue
@@ -155,6 +165,8 @@ def main():
     failed = race_all(options, settings, [row for row in rows if row.label in labels], done, file, pages)
     order = [(row.label, precision) for precision in BARS for row in rows]
     results = [done[key] for key in order if key in done]
+    failed += [[result["label"], result["precision"], f"{name}: {why}"]
+               for result in results for name, why in result["failed"].items()]
     (options.out / "table.md").write_text(pages.whole(results, settings, failed))
     whole = {"settings": settings, "summary": pages.summary(results), "failed": failed, "rows": results}
     (options.out / "results.json").write_text(json.dumps(whole, indent=1) + "\n")

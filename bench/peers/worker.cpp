@@ -2,10 +2,11 @@
 //     {"name": ..., "model": "vit_small", "overrides": {"depths": [2]}, "mode": "reprop",
 //      "precision": "bf16", "threads": 2, "weights": FILE, "batch": FILE}
 // without "weights" and "batch" where only files are to be made. Mode auto is the planner's choice:
-// within the memory that is free, or within a "share" of the activations of stored training, by
-// times that are measured once and kept in the folder "times", and in parts where the whole batch
-// does not fit. The answer says what it is. Commands for the last job, or for that of another name
-// after "use NAME", each answered by a line of JSON, {"error": ...} when it failed:
+// within the memory that is free; or within "bytes" of activations, or a "share" of those of stored
+// training, or with "totals" of all tensors. The batch is whole or in parts, whichever is faster by
+// times that are measured once and kept in the folder "times". The answer says what it is. Commands
+// for the last job, or for that of another name after "use NAME", each answered by a line of JSON,
+// {"error": ...} when it failed:
 //     export WEIGHTS BATCH SAMPLES SEED   writes weights under our names, and a batch
 //     gradients FILE   one step; its gradients, and "loss"
 //     warm N           N steps
@@ -31,6 +32,7 @@
 #include "pareprop/models/registry.h"
 #include "pareprop/models/weights.h"
 #include "pareprop/plan/plan_words.h"
+#include "pareprop/reversible/added_gradients.h"
 
 namespace {
 
@@ -114,7 +116,9 @@ class Worker {
     peers::PlanRequest request{.model = job_.at("model"),
                                .overrides = overrides_,
                                .precision = precision,
-                               .share = job_.value("share", 0.0)};
+                               .share = job_.value("share", 0.0),
+                               .bytes = job_.value("bytes", std::int64_t{0}),
+                               .totals = job_.value("totals", false)};
     if (job_.contains("times")) request.times = job_.at("times").get<std::string>();
     const auto [plan, parts] = peers::plan_step(request, *model_, batch_);
     split(parts);
@@ -126,8 +130,8 @@ class Worker {
              {"mode", name(nearest_mode(plan.step))},
              {"policies", plan::policy_letters(plan.step)},
              {"recompute_between", plan.step.recompute_between},
+             {"totals", request.totals},
              {"parts", parts}};
-    if (request.share > 0.0) plan_["share"] = request.share;
   }
 
   json export_to(const std::string& weights, const std::string& batch, std::int64_t samples,
@@ -157,11 +161,14 @@ class Worker {
 
   double backward() {
     double sum = 0.0;
+    std::shared_ptr<GradientTaker> adding;  // from the second part on
     for (const auto& [batch, share] : parts_) {
-      at::Tensor loss = model_->loss(batch);
+      const auto pass = std::make_shared<Pass>(/*seed=*/0, /*step=*/0, nullptr, adding);
+      at::Tensor loss = model_->loss(batch, {.pass = pass});
       if (parts_.size() > 1) loss = loss.mul(share);
       loss.backward();
       sum += loss.item<double>();
+      if (parts_.size() > 1) adding = std::make_shared<AddedGradients>(*model_);
     }
     return sum;
   }

@@ -38,6 +38,8 @@ class Process:
         except BrokenPipeError:
             raise WorkerError(self.death()) from None
         if not select.select([self.popen.stdout], [], [], self.timeout)[0]:
+            self.popen.kill()  # a late answer would be taken for that to the next line
+            self.popen.wait()
             raise WorkerError(f"no answer to '{line}' in {self.timeout} s")
         answer = self.popen.stdout.readline()
         if not answer:
@@ -83,8 +85,8 @@ class Contestant:
 
 
 class Workers:
-    """Starts contestants: each in a process of its own, or (together) all of a side in one, which is
-    for tests only."""
+    """Starts contestants: each in a process of its own, or those that share one by name, or (together) all of a
+    side in one, which is for tests only."""
 
     def __init__(self, worker, env, folder, timeout, together):
         self.commands = {"ours": [str(worker)], "torch": [sys.executable, str(HERE / "rival.py")]}
@@ -106,15 +108,21 @@ class Workers:
         """PyTorch for what is not timed."""
         return self.common("torch", "assistant")
 
-    def start(self, side, job):
-        process = self.common(side, side) if self.together else self.process(side)
+    def start(self, side, job, shared=None):
+        purpose = side if self.together else shared
+        process = self.common(side, purpose) if purpose else self.process(side)
         try:
-            return Contestant(process, job, alone=not self.together)
+            return Contestant(process, job, alone=purpose is None)
         except WorkerError:
-            if not self.together:
+            if purpose is None:
                 process.close()
             raise
 
+    def end(self, purposes):
+        """Of processes that were shared."""
+        for purpose in purposes:
+            if purpose in self.shared:
+                self.shared.pop(purpose).close()
+
     def close(self):
-        for process in self.shared.values():
-            process.close()
+        self.end(list(self.shared))

@@ -163,7 +163,7 @@ Macs DryStep::metered_backward(MeteredLane& lane, std::int64_t batch, bool accum
   }
   if (accumulates) backward(batch, /*adds=*/false, /*divides=*/false);
   lane.begin();
-  const bool divides = shape_.kept_gradients && !accumulates && !shape_.updates_inside;
+  const bool divides = shape_.takes_gradients(accumulates) && !shape_.updates_inside;
   return backward(batch, accumulates, divides);
 }
 

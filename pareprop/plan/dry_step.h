@@ -43,6 +43,10 @@ struct StepShape {
   std::int64_t input_bytes = 0;   // of a sample of the batch itself, which waits while a part runs
   std::int64_t parts_bytes = 0;   // more of other_bytes, where the batch is cut into parts
 
+  // Whether gradients are taken out of the backward pass as soon as they are final. `adds`: to
+  // those that are there.
+  bool takes_gradients(bool adds) const { return updates_inside || (kept_gradients && !adds); }
+
   std::int64_t others(std::int64_t samples) const { return other_bytes + samples * sample_bytes; }
 };
 

@@ -148,6 +148,7 @@ std::vector<StepSize> JointSearch::sizes_to_measure(std::int64_t budget) {
     };
     if (peak(Mode::reprop) > budget) continue;
     size.overlapped = peak(Mode::pareprop) <= budget;
+    size.drops_gradients = whole_.takes_gradients(size.adds);
     sizes.push_back(size);
     // One more: small parts may be faster than large ones, where they stay in caches.
     if (fits_stored(whole, size, budget) && ++stored == 2) break;

@@ -82,7 +82,10 @@ std::optional<StepTimes> learn_times(Planner& planner, Network& network,
     planner.use(measure_macs_per_second(device_of(network)));
     return std::nullopt;
   }
-  const StepSize size{shape.batch, shape.accumulates, fits(Mode::pareprop)};
+  const StepSize size{.samples = shape.batch,
+                      .adds = shape.accumulates,
+                      .overlapped = fits(Mode::pareprop),
+                      .drops_gradients = shape.takes_gradients(shape.accumulates)};
   const StepTimes times = learned(network, shape, {size}, learn).at(size);
   planner.use(times);
   return times;

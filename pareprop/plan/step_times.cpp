@@ -21,6 +21,7 @@
 #include "pareprop/plan/lane_time.h"
 #include "pareprop/reversible/added_gradients.h"
 #include "pareprop/reversible/network_memory.h"
+#include "pareprop/reversible/taken_gradients.h"
 #include "pareprop/reversible/torch_lanes.h"
 
 namespace pareprop::plan {
@@ -59,10 +60,13 @@ void make_gradients(Network& network) {
 }
 
 SeenStep timed_step(Network& network, const StepSize& size) {
-  std::shared_ptr<GradientTaker> adding;
-  if (size.adds) {
+  std::shared_ptr<GradientTaker> taker;
+  if (size.drops_gradients) {
+    drop_gradients(network);
+    taker = std::make_shared<TakenGradients>(network, [](const BlockGradients&) {});
+  } else if (size.adds) {
     make_gradients(network);
-    adding = std::make_shared<AddedGradients>(network);
+    taker = std::make_shared<AddedGradients>(network);
   } else {
     drop_gradients(network);
   }
@@ -82,7 +86,7 @@ SeenStep timed_step(Network& network, const StepSize& size) {
   }
   const c10::Device device = device_of(network);
   const Moment begin(device);
-  network.step(size.samples, std::make_shared<Pass>(0, 0, nullptr, std::move(adding)));
+  network.step(size.samples, std::make_shared<Pass>(0, 0, nullptr, std::move(taker)));
   step.all = Moment(device).ms_since(begin) / 1e3;
   return step;
 }

@@ -31,8 +31,10 @@ struct StepTimes {
 // Steps whose times are alike.
 struct StepSize {
   std::int64_t samples = 1;
-  bool adds = false;       // to gradients that are there
-  bool overlapped = true;  // two lanes are measured too; says nothing about which size it is
+  bool adds = false;  // to gradients that are there
+  // How it is measured, which says nothing about which size it is.
+  bool overlapped = true;        // two lanes too
+  bool drops_gradients = false;  // as soon as they are final
 
   friend bool operator<(const StepSize& a, const StepSize& b) {
     return std::pair(a.samples, a.adds) < std::pair(b.samples, b.adds);

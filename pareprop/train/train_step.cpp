@@ -84,7 +84,7 @@ GradientNorm norm_in_all(const StepParts& parts, const std::vector<double>& own_
 }
 
 // The one time that the host waits for the device in a step (Note [Reads after the step]): before
-// the optimizer, so that a step that went wrong leaves the weights as they are. While AdamW runs,
+// the optimizer, so that a step that went wrong leaves the weights as they are. While it steps,
 // the host issues the next step.
 GradientNorm read_step(const StepParts& parts, DeferredChecks& checks) {
   const TraceScope scope(parts.recorder, StepKind::optimizer, "norms, and the end of the passes");
@@ -233,7 +233,7 @@ StepOutcome run_step(const StepParts& parts, const StepOptions& options, BatchFe
   if (waits) norm = read_step(parts, *checks);
   const Sums all = own.over(parts.shares.group(), parts.recorder);
   const double factor = samples * parts.shares.group().world() / all.rows;
-  const TraceScope scope(parts.recorder, StepKind::optimizer, "norm and AdamW");
+  const TraceScope scope(parts.recorder, StepKind::optimizer, "norm and optimizer");
   if (!waits) norm = norm_in_all(parts, squared_norms(parts.shares.own()));
   const StepOutcome outcome = outcome_of(parts, all, norm, factor);
   if (!outcome.not_finite.empty()) return outcome;

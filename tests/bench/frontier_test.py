@@ -3,14 +3,15 @@ budgets, more budget is not less plan, tables and pictures are written."""
 
 import json
 import subprocess
+import sys
 import tempfile
 import xml.etree.ElementTree
 from pathlib import Path
 
-from quick_run import WORKER, quick_run
+from quick_run import PEERS, WORKER, quick_run
 
 import frontier
-from rows import FRONTIER, FRONTIER_QUICK_ROWS, FRONTIER_ROWS, SHARES, SPLIT
+from rows import FRONTIER, FRONTIER_QUICK_ROWS, FRONTIER_ROWS, SHARES, SPLIT, WITHIN
 
 RACED = [name for name in FRONTIER if not name.startswith("torch_compile")]  # compiling takes minutes
 
@@ -41,7 +42,34 @@ def check_verdicts():
     assert (lean["rival"], lean["ratio"], lean["rise"], lean["kept"]) == (None, None, None, True), lean
     assert (some["rival"], some["ratio"], some["rise"]) == ("torch_compile_at_30", 0.75, 1.2), some
     assert (more["rival"], more["rise"], more["kept"]) == ("torch_compile_at_30", 0.75, False), more
-    assert (mode["rival"], mode["share"], mode["rise"], mode["limit_bytes"]) == (None, None, None, 4 * 2**20), mode
+    assert (mode["rival"], mode["budget"], mode["rise"], mode["limit_bytes"]) == (None, False, None, 4 * 2**20), mode
+    assert frontier.fit_nowhere(made_up()) == ["torch_sdpa", "torch_compile_at_60"]
+
+
+def check_totals():
+    """Our budgets are of activations: by totals a point may take what it took."""
+    result = made_up()
+    for name, one in result["contestants"].items():
+        one["total_peak_bytes"] = one["activation_peak_bytes"] + (10 if name.startswith("ours") else 30) * 2**20
+    some = next(one for one in frontier.verdicts(result, "total") if one["contestant"] == "ours_at_60")
+    assert (some["limit_bytes"], some["kept"], some["rival"]) == (75 * 2**20, True, "torch_compile_at_30"), some
+    assert "may take of all tensors" in frontier.row_table(result)
+    result["measure"] = "total"
+    for one in result["contestants"].values():
+        if "plan" in one:
+            one["plan"]["totals"] = True
+    lean = frontier.verdicts(result)[0]
+    assert (lean["limit_bytes"], lean["kept"]) == (5 * 2**20, False), lean
+    assert frontier.plot(result)["x_label"] == "MiB of all tensors"
+
+
+def check_exact_budgets():
+    result = made_up()
+    result["contestants"] |= {"ours_within_150MiB": point(140, 24.0, 150), "torch_compile_at_100": point(200, 20.0)}
+    against = frontier.against_whole(result)
+    assert against == {"ours_within_150MiB": {"rival": "torch_sdpa", "ratio": 0.8}}, against
+    assert "0.80 times as fast as torch_sdpa" in frontier.row_table(result)
+    assert frontier.summary([result])["fp32"]["against_whole"][0]["point"] == "vit-b1 ours_within_150MiB"
 
 
 def check_summary():
@@ -66,8 +94,10 @@ def check_rows():
     assert [row.label for row in FRONTIER_ROWS] == [
         "vit_small-b32", "swin_tiny-b16", "roberta_base-b8x128", "vit_small-b1-1024px", "roberta_base-b1x4096"]
     whole, long = FRONTIER_ROWS[0], FRONTIER_ROWS[3]
-    assert all(whole.admits(name) for name in FRONTIER)
-    assert [name for name in FRONTIER if not long.admits(name)] == ["torch_matmul", *SPLIT]
+    left_out = {"fp32": "ours_within_130MiB", "bf16": "ours_within_150MiB"}
+    for precision, other in left_out.items():
+        assert [name for name in FRONTIER if not whole.admits(name, precision)] == [other]
+        assert [name for name in FRONTIER if not long.admits(name, precision)] == [*WITHIN, "torch_matmul", *SPLIT]
     assert list(SHARES.values()) == [0.05, 0.15, 0.3, 0.6, 1.0]
 
 
@@ -86,9 +116,9 @@ def check_quick(out):
     whole = json.loads((out / "results.json").read_text())
     assert whole["failed"] == [] and len(whole["rows"]) == len(FRONTIER_QUICK_ROWS)
     for row in whole["rows"]:
-        raced = {name for name in RACED if SPLIT.get(name, ("", 0))[1] < row["batch"]}
+        raced = {name for name in RACED if SPLIT.get(name, ("", 0))[1] < row["batch"]} - set(WITHIN)
         assert set(row["contestants"]) == raced and raced & set(SPLIT), row["label"]
-        for rival in ("torch_stored", "torch_checkpoint"):
+        for rival in ("torch_stored", "torch_checkpoint", "torch_reversible"):
             small, large = (row["contestants"][f"{rival}_by_{n}"] for n in (1, 2))
             assert small["activation_peak_bytes"] < large["activation_peak_bytes"], (rival, small, large)
             assert small["total_peak_bytes"] > small["activation_peak_bytes"] + 4 * row["parameters"]
@@ -111,14 +141,41 @@ def check_quick(out):
     assert (out / "results.jsonl").read_text() == before
 
 
+def check_one_failure(out):
+    """What one contestant cannot do is told, and the others race."""
+    code = ("import rows, sys; rows.COMPILE_BUDGETS['torch_compile_at_10'] = 'a budget that is none'; "
+            "import run; sys.exit(run.main())")
+    command = [sys.executable, "-c", code, "--frontier", "--quick", "--build", str(WORKER.parents[2]), "--out", str(out),
+               "--precisions", "fp32", "--contestants", "ours_reprop,torch_sdpa,torch_compile_at_10", "--rows", "vit_tiny*"]
+    done = subprocess.run(command, text=True, capture_output=True, cwd=PEERS)
+    assert done.returncode == 1, done.stdout + done.stderr
+    whole = json.loads((out / "results.json").read_text())
+    assert [set(row["contestants"]) for row in whole["rows"]] == [{"ours_reprop", "torch_sdpa"}], whole["rows"]
+    assert [why.split(":")[0] for _, _, why in whole["failed"]] == ["torch_compile_at_10"], whole["failed"]
+    assert "**torch_compile_at_10 FAILED" in (out / "table.md").read_text()
+
+
+def check_totals_run(out):
+    done = quick_run(out, ["ours_at_60", "ours_stored"], "--frontier", "--totals", "--rows", "vit_tiny*")
+    assert done.returncode == 0, done.stdout + done.stderr
+    row = json.loads((out / "results.json").read_text())["rows"][0]
+    plan, stored = row["contestants"]["ours_at_60"]["plan"], row["contestants"]["ours_stored"]
+    assert plan["fits"] and plan["budget_bytes"] > 8 * row["parameters"], plan
+    assert plan["budget_bytes"] < stored["total_peak_bytes"], (plan, stored)
+
+
 def main():
     check_verdicts()
+    check_totals()
+    check_exact_budgets()
     check_summary()
     check_without_meter()
     check_rows()
     check_plot_program()
     with tempfile.TemporaryDirectory() as folder:
         check_quick(Path(folder) / "out")
+        check_one_failure(Path(folder) / "failure")
+        check_totals_run(Path(folder) / "totals")
 
 
 main()

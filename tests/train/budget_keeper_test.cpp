@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <fstream>
 #include <stdexcept>
 
 #include "pareprop/io/input_file.h"
@@ -65,6 +66,39 @@ TEST_F(BudgetKeeperTest, RunsKeepTheirBudget) {
   }
   EXPECT_NE(said_.find("plan: at most"), std::string::npos);
   EXPECT_NE(said_.find("stored SSSSSS"), std::string::npos) << said_;
+}
+
+// The run measures steps when its weights and the optimizer's state are there already. That the
+// times cannot be saved is said right after it, before peaks are reset.
+TEST_F(BudgetKeeperTest, MeasuringKeepsTheBudgetToo) {
+  std::ofstream(folder_ / "file") << "not a folder";
+  setenv("XDG_CACHE_HOME", (folder_ / "file").c_str(), 1);
+  config_.batch = 16;
+  config_.width = 256;
+  config_.clip = 0.0;
+  config_.update = "inside";
+  const auto predicted = [&](const char* mode) {
+    config_.mode = mode;
+    const TrainingData data = open_data(config_);
+    BudgetKeeper keeper(config_, data, {}, nullptr);
+    std::int64_t at_most = 0;
+    keeper.plan_by_shapes([&](plan::JointSearch&, const plan::JointPlan& plan) {
+      at_most = plan.micro.predicted.at_most;
+    });
+    return at_most;
+  };
+  const std::int64_t budget = predicted("pareprop");
+  ASSERT_LT(budget, predicted("stored"));
+  config_.mode = "auto";
+  config_.budget = std::to_string(budget) + "B";
+  std::int64_t peak = 0;
+  TrainEvents events;
+  events.on_message = [&](const std::string& what) {
+    if (what.find("could not be saved") != std::string::npos) peak = memory::usage().total_peak;
+  };
+  expect_kept(run(events));
+  EXPECT_GT(peak, 0) << "nothing was measured";
+  EXPECT_LE(peak, budget);
 }
 
 TEST_F(BudgetKeeperTest, OtherKindsOfRunsToo) {
