@@ -58,8 +58,7 @@ bool cpu_lacks_bf16() {
 }
 
 bool widens_bf16(const at::Tensor& t) {
-  const bool by_this_cpu = t.is_cpu() || runs_kernels(t);
-  return by_this_cpu && t.scalar_type() == at::kBFloat16 && cpu_lacks_bf16();
+  return runs_kernels(t) && t.scalar_type() == at::kBFloat16 && cpu_lacks_bf16();
 }
 
 at::Tensor product(const at::Tensor& a, const at::Tensor& b, at::ScalarType dtype) {

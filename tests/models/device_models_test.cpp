@@ -7,6 +7,7 @@
 
 #include "pareprop/models/registry.h"
 #include "pareprop/ops/compare.h"
+#include "pareprop/ops/device_path.h"
 #include "tests/simulated_device/simulated_device.h"
 
 namespace pareprop::models {
@@ -60,7 +61,10 @@ TEST(DeviceModels, EveryFamilyInEveryModeHasNoRaceAndTheSameGradients) {
       const StackOptions exact{.precision = precision, .arithmetic = Arithmetic::exact};
       const StepPlan stored = model->plan_of(Mode::stored);
       const auto expected = gradients(*cpu, floating, stored, /*reference=*/true);
-      const auto bits = gradients(*model, exact, stored);
+      const auto bits = [&] {
+        const DevicePathScope compositions;  // the same operators as on the device
+        return gradients(*cpu, exact, stored);
+      }();
       for (const Mode mode : preset_modes()) {
         SCOPED_TRACE(std::string(small.name) + ", " + std::string(name(precision)) + ", " +
                      std::string(name(mode)));
@@ -77,7 +81,11 @@ TEST(DeviceModels, MixedPlansHaveNoRaceAndTheSameGradients) {
   for (const SmallNetwork& small : small_networks()) {
     const auto model = small_network(small, SimulatedDevice::device(1));
     const StackOptions exact{.arithmetic = Arithmetic::exact};
-    const auto bits = gradients(*model, exact, model->plan_of(Mode::stored));
+    const auto cpu = small_network(small, at::kCPU);
+    const auto bits = [&] {
+      const DevicePathScope compositions;
+      return gradients(*cpu, exact, cpu->plan_of(Mode::stored));
+    }();
     for (int lookahead = 0; lookahead < 4; ++lookahead) {
       StepPlan plan = model->plan_of(Mode::pareprop);
       plan.recompute_between = lookahead % 2 == 0;

@@ -80,7 +80,7 @@ TEST(DeviceStacks, RandomStacksHaveNoRaceAndTheGradientsOfTheCpu) {
   const auto cases = variable("PAREPROP_CASES", 2000);
   std::cout << "seed " << seed << ", " << cases << " cases\n";
   at::set_num_threads(1);
-  int bits_of_stored = 0, bits_of_cpu = 0, overlapped = 0;
+  int bits_of_cpu = 0, bits_of_device = 0, overlapped = 0;
   for (std::uint64_t i = 0; i < cases; ++i) {
     RandomStack c(seed + i, i % 8 == 0 ? 13 : 4);
     if (i % 2 == 0) c.plan.overlap = true;  // without it there is one stream, and no race
@@ -91,7 +91,9 @@ TEST(DeviceStacks, RandomStacksHaveNoRaceAndTheGradientsOfTheCpu) {
     const auto got = on_cpu(device.gradients(c.plan, c.options, false));
     overlapped += c.plan.overlap ? 1 : 0;
 
-    // In bf16 the CPU has products of its own, which round at other places.
+    // Torch's autocast runs other operators in bf16 on the CPU than on accelerators, as softmax:
+    // there the device is its own reference. Networks of models/ do not depend on its lists
+    // (tests/models/device_models_test.cpp).
     const auto precision = c.options.precision;
     const bool as_on_cpu = precision != Precision::bf16;
     StackProblem cpu(c, nullptr);
@@ -104,16 +106,17 @@ TEST(DeviceStacks, RandomStacksHaveNoRaceAndTheGradientsOfTheCpu) {
                                                  : precision == Precision::fp32 ? 1e-5
                                                                                 : 2e-2);
     if (!exact) continue;
-    ASSERT_TRUE(bit_identical(on_cpu(device.gradients(stored, c.options, false)), got));
-    ++bits_of_stored;
-    // Sums of biases too are the CPU's own unless the linear layers are torch's.
-    if (!as_on_cpu || !c.shape.plain_linear) continue;
     ASSERT_TRUE(bit_identical(expected, got));
-    ++bits_of_cpu;
+    ++(as_on_cpu ? bits_of_cpu : bits_of_device);
   }
   SimulatedDevice::finish();
-  std::cout << overlapped << " overlapped; exact: " << bits_of_stored
-            << " with the bits of stored training, " << bits_of_cpu << " with those of the CPU\n";
+  std::cout << overlapped << " overlapped; exact: " << bits_of_cpu << " with the bits of the CPU, "
+            << bits_of_device << " in bf16 with those of stored training\n";
+  // A third of the cases has exact streams, and a third of these is in bf16.
+  const int all = static_cast<int>(cases);
+  EXPECT_GE(bits_of_cpu, all / 6);
+  EXPECT_GE(bits_of_device, all / 12);
+  EXPECT_GE(overlapped, all / 2);
 }
 
 }  // namespace
