@@ -98,26 +98,19 @@ void Pretrained::read_architecture() {
   }
   if (told_.family.empty()) return;
   const Base base = base_of(told_);
-  const bool needs_heads = told_.family == "vit" || told_.family == "roberta";
-  if (needs_heads && !base.is_exact) {
-    if (names_ == NamesOf::pareprop) return;
-    throw std::invalid_argument(weights +
-                                ": the number of heads is not known, as this size has no name; put "
-                                "the model's config.json beside it");
-  }
   if (names_ == NamesOf::pareprop && !base.is_exact) return;
-  architecture_ = by_shapes(told_);
+  needs_heads_ = !base.is_exact && (told_.family == "vit" || told_.family == "roberta");
+  architecture_ = by_shapes(base);
 }
 
-Architecture Pretrained::by_shapes(const Told& told) {
+Architecture Pretrained::by_shapes(const Base& base) {
   Architecture found;
-  found.model = base_of(told).model;
-  found.sizes = told.sizes;
+  found.model = base.model;
+  found.sizes = told_.sizes;
   if (names_ != NamesOf::pareprop) {
-    assumed_ = "no config.json beside " + files_.path().string() +
-               ": what its shapes do not tell "
-               "(heads, eps of norms, image size) is that of " +
-               found.model;
+    assumed_ = "no config.json of the model beside " + files_.path().string() +
+               ": what its shapes do not tell (" + (needs_heads_ ? "" : "heads, ") +
+               "eps of norms, image size) is that of " + found.model;
   }
   return found;
 }

@@ -32,6 +32,8 @@ class Pretrained {
   // What is taken for granted because no file tells it, for the user; empty: nothing.
   const std::string& assumed() const { return assumed_; }
   bool has_head() const { return told_.has_head; }
+  // The number of heads is not known: shapes do not tell it.
+  bool needs_heads() const { return needs_heads_; }
 
   // Loads them into a network of that architecture, or of one that differs in what can be adapted.
   // Throws what load_adapted() throws.
@@ -40,7 +42,7 @@ class Pretrained {
  private:
   void recognise();
   void read_architecture();
-  Architecture by_shapes(const Told& told);
+  Architecture by_shapes(const Base& base);
 
   io::TensorFiles files_;
   NamesOf names_ = NamesOf::pareprop;
@@ -49,6 +51,7 @@ class Pretrained {
   Told told_;
   std::optional<Architecture> architecture_;
   std::string assumed_;
+  bool needs_heads_ = false;
 };
 
 }  // namespace pareprop::models

@@ -234,7 +234,9 @@ Architecture read_timm(const ConfigFile& config, const Told& told, const std::st
   const std::string family = found.model.substr(0, found.model.find('_'));
   if (family != told.family) {
     config.fail("architecture", architecture + " contradicts the weights: " + weights +
-                                    " has those of a " + told.family + "; nothing was loaded");
+                                    (told.family.empty() ? " has none of its tensors"
+                                                         : " has those of a " + told.family) +
+                                    "; nothing was loaded");
   }
   found.sizes = said_by(config, architecture, found.model, told);
   // Without a head timm says that there are no classes, or how many there were.
