@@ -10,18 +10,21 @@
 #include "cli/output_file.h"
 #include "cli/printable_stream.h"
 #include "cli/progress.h"
+#include "cli/trained_flags.h"
 #include "cli/units.h"
 #include "pareprop/text/fixed.h"
 #include "pareprop/train/evaluate.h"
-#include "pareprop/train/run_folder.h"
-#include "pareprop/train/trained_run.h"
+#include "pareprop/train/pretrained_run.h"
+#include "pareprop/train/score_file.h"
 
 namespace pareprop::cli {
 namespace {
 
 struct EvalFlags {
   std::string run = "run";
+  std::string weights;
   std::string data;
+  std::string input, scores;
   std::int64_t batch = 64;
   int threads = 0;
   bool last = false;
@@ -29,30 +32,53 @@ struct EvalFlags {
   std::string json;
 };
 
+int score(const EvalFlags& flags, const train::TrainedRun& run, const JsonOutput& json,
+          const Console& console) {
+  const std::int64_t count = train::score_file(run, flags.input, flags.scores, flags.batch);
+  if (!json.takes_stdout()) {
+    console.out << "scores of " << count << " inputs in " << flags.scores << "\n";
+  }
+  json.write({{"weights", run.weights}, {"inputs", count}, {"scores", flags.scores}});
+  return 0;
+}
+
+bool is_text(const train::TrainedRun& run) {
+  return dynamic_cast<const models::ImageModel*>(run.model.get()) == nullptr;
+}
+
 int evaluate_run(const EvalFlags& flags, const Console& console) {
   expect_batch(flags.batch);
   expect_threads(flags.threads);
+  if (flags.input.empty() != flags.scores.empty()) {
+    throw UsageError("--input: it goes with --scores, the file that the scores are written to");
+  }
   if (flags.threads > 0) at::set_num_threads(flags.threads);
   const JsonOutput json(flags.json, console.out);
-  train::TrainedRun run =
-      train::load_run(flags.run, flags.last ? train::WhichWeights::last : train::WhichWeights::best,
-                      chosen_device(flags.device));
+  train::TrainedRun run = open_trained(flags.run, flags.weights, flags.last, flags.device);
+  for (const std::string& note : run.notes) say(console.err, "eval", note);
   say(console.err, "eval", "using " + run.weights);
-  if (!flags.data.empty()) run.config.data = flags.data;
+  if (!flags.input.empty()) return score(flags, run, json, console);
+  if (!flags.data.empty()) {
+    run.config.data = flags.data;
+  } else if (!flags.weights.empty()) {
+    throw UsageError("--data: expected the data to evaluate on, because --weights is given");
+  }
   run.config.batch = flags.batch;
-  if (run.tokenizer) run.config.tokenizer = train::tokenizer_folder(flags.run).string();
-  if (const bool text = train::names_text(run.config.data); text != run.tokenizer.has_value()) {
+  if (is_text(run)) run.config.tokenizer = run.tokenizer_folder.string();
+  if (const bool text = train::names_text(run.config.data); text != is_text(run)) {
     throw std::invalid_argument("the data '" + run.config.data + "' is " +
                                 (text ? "text" : "images") + ", but the run was trained on " +
                                 (text ? "images" : "text") + ": choose other data with --data");
   }
-  train::TrainingData data = train::open_data(run.config);
-  if (data.class_names() != run.class_names) {
-    throw std::invalid_argument("the classes of " + run.config.data +
-                                " differ from the classes of the run; choose other data with "
-                                "--data");
+  if (is_text(run) && !run.tokenizer) {
+    throw std::invalid_argument("there is no tokenizer beside " + run.weights +
+                                ": put its tokenizer.json there");
   }
-  if (data.images) data.images->augment = run.augment;
+  train::TrainingData data = train::open_data(run.config);
+  if (data.images) {
+    train::put_classes_in_order(run, data.class_names(), run.config.data);
+    data.images->augment = run.augment;
+  }
   const auto batches = train::make_test_batches(run.config, data, *run.model, {});
   const auto group = distributed::make_process_group({});
   train::Evaluation found;
@@ -77,7 +103,7 @@ int evaluate_run(const EvalFlags& flags, const Console& console) {
                 << percent_text(found.accuracy) << " of " << found.rows
                 << (data.text ? " masked tokens\n" : " images\n");
   }
-  json.write({{"run", flags.run},
+  json.write({{"run", flags.weights.empty() ? flags.run : flags.weights},
               {"data", run.config.data},
               {"weights", run.weights},
               {"loss", found.loss},
@@ -91,11 +117,23 @@ int evaluate_run(const EvalFlags& flags, const Console& console) {
 
 Action add_eval(CLI::App& app) {
   auto* command = app.add_subcommand(
-      "eval", "Compute the loss and accuracy of a trained network on validation data");
+      "eval",
+      "Compute the loss and accuracy of a trained network on validation data, or the scores of "
+      "given inputs");
   const auto flags = std::make_shared<EvalFlags>();
-  command->add_option("--run", flags->run, "Folder of the run")->type_name("FOLDER");
+  add_trained_flags(*command, flags->run, flags->weights);
   command->add_option("--data", flags->data,
                       "Data set, as in 'pareprop train' (default: the run's)");
+  command
+      ->add_option("--input", flags->input,
+                   "Safetensors file with pixel_values, or input_ids and attention_mask: compute "
+                   "their scores instead (default: none)")
+      ->type_name("FILE");
+  command
+      ->add_option("--scores", flags->scores,
+                   "Safetensors file that the scores of --input are written to, as logits "
+                   "(default: none)")
+      ->type_name("FILE");
   command->add_option("--batch", flags->batch, "Samples in a batch");
   command->add_option("--threads", flags->threads, "CPU threads; 0: all cores");
   command->add_flag("--last", flags->last,

@@ -1,6 +1,7 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <filesystem>
 #include <memory>
 #include <ostream>
 
@@ -8,7 +9,10 @@
 #include "cli/output_file.h"
 #include "cli/printable_stream.h"
 #include "cli/table.h"
+#include "cli/trained_flags.h"
 #include "cli/units.h"
+#include "pareprop/data/images/image_folder.h"
+#include "pareprop/models/image_model.h"
 #include "pareprop/train/predict.h"
 
 namespace pareprop::cli {
@@ -16,6 +20,7 @@ namespace {
 
 struct PredictFlags {
   std::string run = "run";
+  std::string weights;
   std::vector<std::string> inputs;
   int top = 5;
   bool last = false;
@@ -25,12 +30,32 @@ struct PredictFlags {
 
 constexpr std::size_t kInputColumns = 40, kGuessColumns = 24;
 
+// Images that cannot be read are told and left out.
+template <typename Add>
+void predict_folder(const train::TrainedRun& run, const std::string& folder, int top,
+                    const Console& console, const Add& add) {
+  const auto files = data::image_files(folder);
+  std::size_t read = 0;
+  for (const auto& file : files) {
+    try {
+      add(file.string(), predict_image(run, file, top));
+      ++read;
+    } catch (const std::runtime_error& error) {
+      say(console.err, "predict", std::string("left out: ") + error.what());
+    }
+  }
+  if (read == 0) {
+    throw std::runtime_error(folder +
+                             " has no image that can be read; expected .jpg, .jpeg or "
+                             ".png files");
+  }
+}
+
 int predict(const PredictFlags& flags, const Console& console) {
   expect_between("--top", 1, 1000, flags.top);
   const JsonOutput json(flags.json, console.out);
-  const train::TrainedRun run =
-      train::load_run(flags.run, flags.last ? train::WhichWeights::last : train::WhichWeights::best,
-                      chosen_device(flags.device));
+  const train::TrainedRun run = open_trained(flags.run, flags.weights, flags.last, flags.device);
+  for (const std::string& note : run.notes) say(console.err, "predict", note);
   say(console.err, "predict", "using " + run.weights);
   Table table({{"input", Align::left, kInputColumns},
                {"guess", Align::left, kGuessColumns},
@@ -47,12 +72,16 @@ int predict(const PredictFlags& flags, const Console& console) {
     }
     rows.push_back({{"input", input}, {"guesses", std::move(listed)}});
   };
+  const bool text = dynamic_cast<const models::ImageModel*>(run.model.get()) == nullptr;
   for (const std::string& input : flags.inputs) {
-    if (!run.tokenizer) {
+    std::error_code ignored;
+    if (text) {
+      for (const auto& guesses : predict_masks(run, input, flags.top)) add(input, guesses);
+    } else if (std::filesystem::is_directory(input, ignored)) {
+      predict_folder(run, input, flags.top, console, add);
+    } else {
       add(input, predict_image(run, input, flags.top));
-      continue;
     }
-    for (const auto& guesses : predict_masks(run, input, flags.top)) add(input, guesses);
   }
   if (!json.takes_stdout()) console.out << table.text();
   json.write({{"weights", run.weights}, {"rows", std::move(rows)}});
@@ -65,8 +94,10 @@ Action add_predict(CLI::App& app) {
   auto* command = app.add_subcommand(
       "predict", "Classify images, or guess the words at <mask> in a text, with a trained network");
   const auto flags = std::make_shared<PredictFlags>();
-  command->add_option("--run", flags->run, "Folder of the run")->type_name("FOLDER");
-  command->add_option("inputs", flags->inputs, "Image files, or texts with <mask>")->required();
+  add_trained_flags(*command, flags->run, flags->weights);
+  command
+      ->add_option("inputs", flags->inputs, "Image files, folders of images, or texts with <mask>")
+      ->required();
   command->add_option("--top", flags->top, "Number of guesses for each input");
   command->add_flag("--last", flags->last,
                     "Use the last weights (default: the weights with the lowest validation loss)");

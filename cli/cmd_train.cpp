@@ -25,6 +25,7 @@
 #include "pareprop/plan/plan_words.h"
 #include "pareprop/text/fixed.h"
 #include "pareprop/train/budget_keeper.h"
+#include "pareprop/train/first_weights.h"
 #include "pareprop/train/trainer.h"
 
 namespace pareprop::cli {
@@ -192,11 +193,14 @@ std::string peak_text(const train::TrainResult& result) {
 
 // What would be done: the configuration where programs read and the plan for people; with --json
 // both in one.
-void show_plan(const train::TrainConfig& config, int processes, const JsonOutput& json,
+void show_plan(train::TrainConfig config, int processes, const JsonOutput& json,
                const Console& console) {
+  const auto weights = train::first_weights(config);
+  if (weights) config = weights->complete(std::move(config));
+  config.model = model_of(config);
   const auto asked = nlohmann::ordered_json::parse(to_json(config));
   if (!json.takes_stdout()) JsonOutput("-", console.out).write(asked);
-  const train::TrainingData data = open_data(config);
+  const train::TrainingData data = train::open_training_data(config, weights);
   train::BudgetKeeper keeper(
       config, data, {.all = processes, .here = processes, .device = device_of(config)}, nullptr);
   keeper.plan_by_shapes([&](plan::JointSearch& search, const plan::JointPlan& plan) {

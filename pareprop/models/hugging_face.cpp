@@ -1,7 +1,5 @@
 #include "pareprop/models/hugging_face.h"
 
-#include <cctype>
-#include <cmath>
 #include <stdexcept>
 
 #include "pareprop/models/roberta.h"
@@ -11,64 +9,17 @@
 namespace pareprop::models {
 namespace {
 
-// A family's names are rules. In our name # stands for a number and * for the rest; in theirs, the
-// same ones take their places.
-using Parts = std::vector<std::vector<std::string>>;
-struct Rule {
-  std::string ours;
-  Parts theirs;  // each by the name in files, then by other ones
-};
-using Rules = std::vector<Rule>;
-
-Rule same(std::string ours, std::string in_files) { return {std::move(ours), {{in_files}}}; }
-Rule either(std::string ours, std::string in_files, std::string in_memory) {
-  return {std::move(ours), {{std::move(in_files), std::move(in_memory)}}};
-}
-
-// What was in the places of # and *, in their order; false where the name is another.
-bool fits(const std::string& name, const std::string& rule, std::vector<std::string>& places) {
-  places.clear();
-  std::size_t at = 0;
-  for (const char c : rule) {
-    if (c == '*') {
-      places.push_back(name.substr(at));
-      return true;
-    }
-    if (c == '#') {
-      const std::size_t begin = at;
-      while (at < name.size() && std::isdigit(static_cast<unsigned char>(name[at]))) ++at;
-      if (at == begin) return false;
-      places.push_back(name.substr(begin, at - begin));
-    } else if (at >= name.size() || name[at++] != c) {
-      return false;
-    }
-  }
-  return at == name.size();
-}
-
-std::string filled(const std::string& rule, const std::vector<std::string>& places) {
-  std::string name;
-  std::size_t next = 0;
-  for (const char c : rule) {
-    if (c == '#' || c == '*') {
-      name += places.at(next++);
-    } else {
-      name += c;
-    }
-  }
-  return name;
-}
-
-Rules vit_rules() {
-  const std::string file = "vit.encoder.layer.#.", memory = "vit.layers.#.";
+// ViT and DeiT.
+Naming vit_naming(const std::string& body, bool distilled) {
+  const std::string file = body + "encoder.layer.#.", memory = body + "layers.#.";
   const auto projection = [&](const std::string& in_files, const std::string& in_memory) {
     return std::vector{file + "attention.attention." + in_files + ".*",
                        memory + "attention." + in_memory + ".*"};
   };
-  return {
-      same("cls_token", "vit.embeddings.cls_token"),
-      same("pos_embed", "vit.embeddings.position_embeddings"),
-      same("patch_embed.*", "vit.embeddings.patch_embeddings.projection.*"),
+  Rules rules = {
+      same("cls_token", body + "embeddings.cls_token"),
+      same("pos_embed", body + "embeddings.position_embeddings"),
+      same("patch_embed.*", body + "embeddings.patch_embeddings.projection.*"),
       either("blocks.#.f.norm.*", file + "layernorm_before.*", memory + "layernorm_before.*"),
       {"blocks.#.f.qkv.*",
        {projection("query", "q_proj"), projection("key", "k_proj"), projection("value", "v_proj")}},
@@ -76,21 +27,29 @@ Rules vit_rules() {
       either("blocks.#.g.norm.*", file + "layernorm_after.*", memory + "layernorm_after.*"),
       either("blocks.#.g.fc1.*", file + "intermediate.dense.*", memory + "mlp.fc1.*"),
       either("blocks.#.g.fc2.*", file + "output.dense.*", memory + "mlp.fc2.*"),
-      same("norm.*", "vit.layernorm.*"),
-      same("head.*", "classifier.*"),
+      same("norm.*", body + "layernorm.*"),
   };
+  if (distilled) {
+    rules.push_back(same("dist_token", body + "embeddings.distillation_token"));
+    rules.push_back(same("head_dist.*", "distillation_classifier.*"));
+    rules.push_back(either("head.*", "classifier.*", "cls_classifier.*"));
+  } else {
+    rules.push_back(same("head.*", "classifier.*"));
+  }
+  return {.rules = std::move(rules),
+          .ignored = {body + "pooler.*", body + "embeddings.mask_token"}};
 }
 
-Rules swin_rules() {
-  const std::string stage = "swin.encoder.layers.#.", block = stage + "blocks.#.";
+Naming swin_naming(const std::string& body) {
+  const std::string stage = body + "encoder.layers.#.", block = stage + "blocks.#.";
   const std::string ours = "stages.#.blocks.#.";
   const auto projection = [&](const std::string& in_files, const std::string& in_memory) {
     return std::vector{block + "attention.self." + in_files + ".*",
                        block + "attention." + in_memory + ".*"};
   };
-  return {
-      same("patch_embed.*", "swin.embeddings.patch_embeddings.projection.*"),
-      same("patch_norm.*", "swin.embeddings.norm.*"),
+  Rules rules = {
+      same("patch_embed.*", body + "embeddings.patch_embeddings.projection.*"),
+      same("patch_norm.*", body + "embeddings.norm.*"),
       same(ours + "f.norm.*", block + "layernorm_before.*"),
       {ours + "f.qkv.*",
        {projection("query", "q_proj"), projection("key", "k_proj"), projection("value", "v_proj")}},
@@ -102,17 +61,18 @@ Rules swin_rules() {
       either(ours + "g.fc1.*", block + "intermediate.dense.*", block + "mlp.fc1.*"),
       either(ours + "g.fc2.*", block + "output.dense.*", block + "mlp.fc2.*"),
       same("stages.#.downsample.*", stage + "downsample.*"),
-      same("norm.*", "swin.layernorm.*"),
+      same("norm.*", body + "layernorm.*"),
       same("head.*", "classifier.*"),
   };
+  return {.rules = std::move(rules), .ignored = {body + "pooler.*", "*.relative_position_index"}};
 }
 
-Rules roberta_rules() {
-  const std::string body = "roberta_prelayernorm.", layer = body + "encoder.layer.#.";
+Naming roberta_naming(const std::string& body) {
+  const std::string layer = body + "encoder.layer.#.";
   const auto projection = [&](const std::string& which) {
     return std::vector{layer + "attention.self." + which + ".*"};
   };
-  return {
+  Rules rules = {
       same("embeddings.word", body + "embeddings.word_embeddings.weight"),
       same("embeddings.position", body + "embeddings.position_embeddings.weight"),
       same("embeddings.type", body + "embeddings.token_type_embeddings.weight"),
@@ -128,58 +88,63 @@ Rules roberta_rules() {
       same("head_norm.*", "lm_head.layer_norm.*"),
       same("head_bias", "lm_head.bias"),
   };
-}
-
-NamedParts parts_of(const std::string& parameter, const Rules& rules) {
-  std::vector<std::string> places;
-  for (const Rule& rule : rules) {
-    if (!fits(parameter, rule.ours, places)) continue;
-    NamedParts named{.parameter = parameter, .parts = rule.theirs};
-    for (auto& alternatives : named.parts) {
-      for (std::string& name : alternatives) name = filled(name, places);
-    }
-    return named;
-  }
-  throw std::logic_error("no Hugging Face name for the parameter " + parameter);
-}
-
-// Theirs is a convolution: (width, channels, patch, patch).
-std::vector<std::int64_t> convolution(const at::Tensor& linear, std::int64_t channels) {
-  const auto patch = std::llround(std::sqrt(static_cast<double>(linear.size(1) / channels)));
-  return {linear.size(0), channels, patch, patch};
-}
-
-NameMap map_of(const Model& model, const Rules& rules, std::vector<std::string> ignored) {
-  NameMap map{.parameters = {}, .ignored = std::move(ignored), .metadata = {{"format", "pt"}}};
-  const auto* image = dynamic_cast<const ImageModel*>(&model);
-  for (const auto& item : model.named_parameters()) {
-    map.parameters.push_back(parts_of(item.key(), rules));
-    if (image != nullptr && item.key() == "patch_embed.weight") {
-      map.parameters.back().shape = convolution(item.value(), image->shape().channels);
-    }
-  }
-  return map;
+  return {.rules = std::move(rules),
+          .ignored = {body + "pooler.*", "*.position_ids", "*.token_type_ids", "classifier.*"},
+          .copies = {{"lm_head.decoder.weight", "embeddings.word"},
+                     {"lm_head.decoder.bias", "head_bias"}}};
 }
 
 }  // namespace
 
-NameMap hugging_face_names(const Model& model) {
-  if (dynamic_cast<const PlainViT*>(&model) != nullptr) {
-    return map_of(model, vit_rules(), {"vit.pooler.*"});
+std::string body_of(const std::string& model_type) {
+  return model_type == "roberta-prelayernorm" ? "roberta_prelayernorm." : model_type + ".";
+}
+
+Naming hugging_face_naming(const std::string& model_type, const std::string& prefix) {
+  if (model_type == "vit") return vit_naming(prefix, false);
+  if (model_type == "deit") return vit_naming(prefix, true);
+  if (model_type == "swin") return swin_naming(prefix);
+  if (model_type == "roberta-prelayernorm") return roberta_naming(prefix);
+  throw std::logic_error("no names for the kind of model " + model_type);
+}
+
+std::string hugging_face_type(const io::TensorFiles& files) {
+  const auto has = [&](const std::string& end) {
+    for (const io::SafetensorsEntry* entry : files.entries()) {
+      if (entry->name.ends_with(end)) return true;
+    }
+    return false;
+  };
+  if (has("embeddings.patch_embeddings.projection.weight")) {
+    if (has("embeddings.distillation_token")) return "deit";
+    if (has("embeddings.cls_token")) return "vit";
+    return has("relative_position_bias_table") ? "swin" : "";
   }
-  if (dynamic_cast<const PlainSwin*>(&model) != nullptr) {
-    return map_of(model, swin_rules(), {"swin.pooler.*", "*.relative_position_index"});
+  const bool text = has("embeddings.word_embeddings.weight");
+  return text && has("layer.0.attention.LayerNorm.weight") ? "roberta-prelayernorm" : "";
+}
+
+std::string hugging_face_type(const Model& model) {
+  if (const auto* vit = dynamic_cast<const PlainViT*>(&model)) {
+    return vit->config().distillation == Distillation::none ? "vit" : "deit";
   }
-  if (dynamic_cast<const PlainRoberta*>(&model) != nullptr) {
-    NameMap map = map_of(model, roberta_rules(),
-                         {"roberta_prelayernorm.pooler.*", "*.position_ids", "*.token_type_ids"});
-    map.copies = {{"lm_head.decoder.weight", "embeddings.word"},
-                  {"lm_head.decoder.bias", "head_bias"}};
-    return map;
-  }
+  if (dynamic_cast<const PlainSwin*>(&model) != nullptr) return "swin";
+  if (dynamic_cast<const PlainRoberta*>(&model) != nullptr) return "roberta-prelayernorm";
   throw std::invalid_argument(
       "Hugging Face transformers has no network like this one: its weights fit only the plain ViT, "
       "Swin and RoBERTa (Overrides::plain)");
+}
+
+NameMap hugging_face_names(const Model& model) {
+  const std::string type = hugging_face_type(model);
+  Naming naming = hugging_face_naming(type, body_of(type));
+  const auto* vit = dynamic_cast<const PlainViT*>(&model);
+  if (vit != nullptr && vit->config().distillation == Distillation::heads) {
+    for (Rule& rule : naming.rules) {
+      if (rule.ours == "head.*") rule = same("head.*", "cls_classifier.*");
+    }
+  }
+  return names_of(model, naming);
 }
 
 }  // namespace pareprop::models

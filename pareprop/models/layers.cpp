@@ -99,13 +99,14 @@ at::Tensor drop_output(const torch::nn::Module& branch, const DropRates& drop,
   return branch.is_training() ? drop_path(dropout(y, drop.dropout), drop.drop_path) : y;
 }
 
-SelfAttention::SelfAttention(std::int64_t width, std::int64_t heads, double eps, DropRates drop,
-                             WeightMaker& make)
-    : heads_(heads),
+SelfAttention::SelfAttention(const BlockShape& shape, DropRates drop, WeightMaker& make)
+    : heads_(shape.heads),
       drop_(drop),
-      norm_(register_module("norm", std::make_shared<NormLayer>(width, eps, make))),
-      qkv_(register_module("qkv", std::make_shared<LinearLayer>(width, 3 * width, make))),
-      proj_(register_module("proj", std::make_shared<LinearLayer>(width, width, make))) {}
+      norm_(register_module("norm", std::make_shared<NormLayer>(shape.width, shape.eps, make))),
+      qkv_(register_module("qkv", std::make_shared<LinearLayer>(shape.width, 3 * shape.width, make,
+                                                                shape.qkv_bias))),
+      proj_(
+          register_module("proj", std::make_shared<LinearLayer>(shape.width, shape.width, make))) {}
 
 at::Tensor SelfAttention::forward(const at::Tensor& x, const BranchCall& call) {
   const at::Tensor mask = call.extras.empty() ? at::Tensor() : call.extras[0];
@@ -131,9 +132,8 @@ std::vector<Block> attention_blocks(int depth, const BlockShape& shape, WeightMa
   std::vector<Block> blocks;
   for (int i = 0; i < depth; ++i) {
     const DropRates drop = drop_of_block(shape.drop, i, depth);
-    blocks.push_back(
-        {std::make_shared<SelfAttention>(shape.width, shape.heads, shape.eps, drop, make),
-         std::make_shared<Mlp>(shape.width, shape.mlp_hidden, shape.eps, drop, make)});
+    blocks.push_back({std::make_shared<SelfAttention>(shape, drop, make),
+                      std::make_shared<Mlp>(shape.width, shape.mlp_hidden, shape.eps, drop, make)});
   }
   return blocks;
 }

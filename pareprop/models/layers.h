@@ -87,13 +87,21 @@ DropRates drop_of_block(DropRates drop, int block, int blocks);
 // What every branch ends with: dropout and drop-path of its output, while `branch` trains.
 at::Tensor drop_output(const torch::nn::Module& branch, const DropRates& drop, const at::Tensor& y);
 
+struct BlockShape {
+  std::int64_t width = 0;
+  std::int64_t heads = 0;
+  std::int64_t mlp_hidden = 0;
+  double eps = 1e-6;
+  DropRates drop = {};  // drop_path grows linearly from 0 to this over the blocks
+  bool qkv_bias = true;
+};
+
 // F of ViT and RoBERTa: norm, multi-head self-attention over all tokens, projection. x is (batch,
 // tokens, width); extras[0], where defined, is a mask of the scores (AttentionTerms).
 class SelfAttention : public torch::nn::Module {
  public:
   static constexpr bool skips_output = true;
-  SelfAttention(std::int64_t width, std::int64_t heads, double eps, DropRates drop,
-                WeightMaker& make);
+  SelfAttention(const BlockShape& shape, DropRates drop, WeightMaker& make);
   at::Tensor forward(const at::Tensor& x, const BranchCall& call);
 
  private:
@@ -114,14 +122,6 @@ class Mlp : public torch::nn::Module {
   DropRates drop_;
   std::shared_ptr<NormLayer> norm_;
   std::shared_ptr<LinearLayer> fc1_, fc2_;
-};
-
-struct BlockShape {
-  std::int64_t width = 0;
-  std::int64_t heads = 0;
-  std::int64_t mlp_hidden = 0;
-  double eps = 1e-6;
-  DropRates drop = {};  // drop_path grows linearly from 0 to this over the blocks
 };
 
 // The blocks of ViT and RoBERTa, for a stack or for plain ones.

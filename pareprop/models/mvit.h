@@ -102,6 +102,8 @@ class PlainMViT : public ImageModel {
   std::int64_t tokens() const override { return config_.tokens(); }
   at::Tensor forward(const Batch& batch, const ForwardOptions& options = {}) override;
 
+  const MViTConfig& config() const { return config_; }
+
  private:
   MViTConfig config_;
   std::shared_ptr<PatchConv> patch_embed_;

@@ -1,5 +1,7 @@
 // The sizes of MViT by name.
 
+#include <stdexcept>
+
 #include "pareprop/models/mvit.h"
 #include "pareprop/models/registry.h"
 
@@ -12,6 +14,20 @@ MViTConfig with(MViTConfig config, const Overrides& change) {
   depths = changed_depths("mvit", depths, change);
   for (std::size_t i = 0; i < depths.size(); ++i) config.stages[i].depth = depths[i];
   config.width = change.width.value_or(config.width);
+  config.heads = changed_heads("mvit", {config.heads}, change).front();
+  if (change.mlp_ratio) {
+    config.mlp_ratio = static_cast<std::int64_t>(*change.mlp_ratio);
+    if (static_cast<double>(config.mlp_ratio) != *change.mlp_ratio) {
+      throw std::invalid_argument("mvit: expected a whole number as the ratio of the MLP, got " +
+                                  std::to_string(*change.mlp_ratio));
+    }
+  }
+  config.eps = change.norm_eps.value_or(config.eps);
+  const auto refuse = [](const char* what, bool given) { refuse_override("mvit", what, given); };
+  refuse("other patches", change.patch.has_value());
+  refuse("windows", change.window.has_value());
+  refuse("attention without bias", change.no_qkv_bias);
+  refuse("distillation token", change.distillation != Distillation::none);
   config.image = changed_image("mvit", config.image, change);
   config.drop = changed_drop(config.drop, change);
   return config;

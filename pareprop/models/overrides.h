@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "pareprop/models/image_model.h"
@@ -10,16 +11,33 @@
 
 namespace pareprop::models {
 
+// What a ViT has of DeiT's distillation: nothing; a token beside the class token; or also a head of
+// that token's own, so that the scores are the mean of both heads.
+enum class Distillation { none, token, heads };
+
+// "none", "token" or "heads". Throws std::invalid_argument.
+Distillation parse_distillation(std::string_view word);
+std::string_view name(Distillation distillation);
+
 // Changes to a named configuration.
 struct Overrides {
   // Blocks of each stage; one number holds for all stages. Empty: the model's.
   std::vector<int> depths = {};
   std::optional<std::int64_t> width = std::nullopt;  // the MLP keeps its ratio
+  // Of each stage; one number is that of the first stage, and each next one has twice as many.
+  std::vector<int> heads = {};
+  std::optional<double> mlp_ratio = std::nullopt;    // width of the MLP, as a multiple of the width
+  std::optional<std::int64_t> patch = std::nullopt;  // side of a patch in pixels
+  std::optional<std::int64_t> window = std::nullopt;  // side of Swin's windows in tokens
   std::optional<std::int64_t> image_size = std::nullopt;
   std::optional<std::int64_t> channels = std::nullopt;
   std::optional<std::int64_t> classes = std::nullopt;
   std::optional<std::int64_t> length = std::nullopt;      // tokens in a sequence
   std::optional<std::int64_t> vocabulary = std::nullopt;  // number of token ids
+  std::optional<std::int64_t> positions = std::nullopt;   // rows of the table; two are for padding
+  std::optional<double> norm_eps = std::nullopt;
+  bool no_qkv_bias = false;  // queries, keys and values without bias
+  Distillation distillation = Distillation::none;
   std::optional<double> dropout = std::nullopt;
   std::optional<double> drop_path = std::nullopt;
   bool plain = false;  // the ordinary network instead of the reversible one
@@ -34,6 +52,7 @@ inline constexpr std::int64_t kMostTokens = 1'048'576;  // of a sequence
 inline constexpr std::int64_t kMostVocabulary = 16'777'216;
 inline constexpr std::int64_t kMostClasses = 16'777'216;
 inline constexpr std::int64_t kMostChannels = 65'536;
+inline constexpr double kMostMlpRatio = 1024.0;
 
 // Throws std::invalid_argument, naming the limit, for an override that is beyond it.
 void check_limits(const Overrides& change);
@@ -44,5 +63,12 @@ std::vector<int> changed_depths(const std::string& family, std::vector<int> dept
                                 const Overrides& change);
 ImageShape changed_image(const std::string& family, ImageShape image, const Overrides& change);
 DropRates changed_drop(DropRates drop, const Overrides& change);
+std::vector<std::int64_t> changed_heads(const std::string& family, std::vector<std::int64_t> heads,
+                                        const Overrides& change);
+// Width of the MLP behind a layer of `width` channels. The ratio of two widths gives back the
+// first.
+std::int64_t mlp_width(double ratio, std::int64_t width);
+// Throws where `given`, for what a family does not have: "vit: it has no windows".
+void refuse_override(const std::string& family, const std::string& what, bool given);
 
 }  // namespace pareprop::models

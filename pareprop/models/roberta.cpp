@@ -61,7 +61,7 @@ at::Tensor take_scored(const at::Tensor& all, const Batch& batch) {
 }
 
 BlockShape block_shape(const RobertaConfig& c) {
-  return {c.width, c.heads, c.mlp_hidden, c.eps, c.drop};
+  return {c.width, c.heads, c.mlp_hidden, c.eps, c.drop, c.qkv_bias};
 }
 
 }  // namespace

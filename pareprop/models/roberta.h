@@ -19,6 +19,7 @@ struct RobertaConfig {
   std::int64_t mlp_hidden = 3072;
   double eps = 1e-5;
   DropRates drop = {.dropout = 0.1, .drop_path = 0.0};
+  bool qkv_bias = true;
 
   static constexpr std::int64_t kPadding = 1;  // the token id
 };
@@ -53,6 +54,8 @@ class RobertaBase : public Model {
   at::Tensor row_targets(const Batch& batch) const override;
   Batch example(std::int64_t batch, std::uint64_t seed) const override;
   std::int64_t tokens() const override { return config_.length; }
+
+  const RobertaConfig& config() const { return config_; }
 
  protected:
   // `features` is the width of what the head reads: 2 * width for two streams.

@@ -19,8 +19,17 @@ RobertaConfig with(RobertaConfig config, const Overrides& change) {
     config.mlp_hidden = config.mlp_hidden * *change.width / config.width;
     config.width = *change.width;
   }
+  if (change.mlp_ratio) config.mlp_hidden = mlp_width(*change.mlp_ratio, config.width);
+  config.heads = changed_heads("roberta", {config.heads}, change).front();
+  config.eps = change.norm_eps.value_or(config.eps);
+  config.qkv_bias = !change.no_qkv_bias;
+  const auto refuse = [](const char* what, bool given) { refuse_override("roberta", what, given); };
+  refuse("patches", change.patch.has_value());
+  refuse("windows", change.window.has_value());
+  refuse("distillation token", change.distillation != Distillation::none);
   config.depth = changed_depths("roberta", {config.depth}, change).front();
-  config.length = change.length.value_or(config.length);
+  config.positions = change.positions.value_or(config.positions);
+  config.length = change.length.value_or(std::min(config.length, config.positions - 2));
   config.positions = std::max(config.positions, config.length + 2);
   config.vocabulary = change.vocabulary.value_or(config.vocabulary);
   config.drop = changed_drop(config.drop, change);

@@ -1,18 +1,20 @@
 #include "pareprop/models/swin.h"
 
 #include <ATen/ops/cat.h>
+#include <ATen/ops/constant_pad_nd.h>
 
 #include <numeric>
 #include <stdexcept>
 #include <string>
 
 #include "pareprop/memory/meter.h"
+#include "pareprop/models/overrides.h"
 #include "pareprop/ops/mlp.h"
 
 namespace pareprop::models {
 
 std::int64_t SwinConfig::side(std::size_t stage) const {
-  std::int64_t side = image.image_size / patch;
+  std::int64_t side = (image.image_size + patch - 1) / patch;
   for (std::size_t i = 0; i < stage; ++i) side = (side + 1) / 2;
   return side;
 }
@@ -25,9 +27,7 @@ void check(const SwinConfig& c) {
     fail("expected depth and heads of each stage, got " + std::to_string(c.depths.size()) +
          " depths and " + std::to_string(c.heads.size()) + " numbers of heads");
   }
-  if (size <= 0 || c.patch <= 0 || size % c.patch != 0) {
-    fail("image size " + text(size) + " is not a multiple of the patch size " + text(c.patch));
-  }
+  if (size <= 0 || c.patch <= 0) fail("image size and patch size must be positive");
   for (std::size_t stage = 0; stage < c.stages(); ++stage) {
     const std::string where = "stage " + std::to_string(stage) + ": ";
     if (c.depths[stage] < 0) {
@@ -87,8 +87,8 @@ int SwinBase::first_block(std::size_t stage) const {
 
 std::vector<Block> SwinBase::blocks_of(std::size_t stage, WeightMaker& make) const {
   const auto width = config_.width_of(stage);
-  const auto hidden = static_cast<std::int64_t>(config_.mlp_ratio * static_cast<double>(width));
-  return window_blocks({.block = {width, config_.heads[stage], hidden, config_.eps, config_.drop},
+  return window_blocks({.block = {width, config_.heads[stage], mlp_width(config_.mlp_ratio, width),
+                                  config_.eps, config_.drop, config_.qkv_bias},
                         .side = config_.side(stage),
                         .window = config_.window,
                         .depth = config_.depths[stage],
@@ -112,8 +112,10 @@ void SwinBase::add_head(std::int64_t features, WeightMaker& make) {
 
 at::Tensor SwinBase::forward(const Batch& batch, const ForwardOptions& options) {
   const auto pass = pass_for(options);
-  at::Tensor x =
-      patch_norm_->forward(run_outside(*patch_embed_, patches(images(batch), config_.patch)));
+  const std::int64_t missing = config_.side(0) * config_.patch - config_.image.image_size;
+  at::Tensor whole = images(batch);
+  if (missing > 0) whole = at::constant_pad_nd(whole, {0, missing, 0, missing});
+  at::Tensor x = patch_norm_->forward(run_outside(*patch_embed_, patches(whole, config_.patch)));
   for (std::size_t stage = 0; stage < config_.stages(); ++stage) {
     x = run_stage(stage, x, options, pass);
     if (!is_last(stage)) x = run_between(mergings_[stage], x, stage, 1, *pass, options);
@@ -130,7 +132,12 @@ at::Tensor StreamFusion::forward(const at::Tensor& streams) {
 }
 
 RevSwin::RevSwin(const SwinConfig& config, const WeightOptions& weights)
-    : RevSwin(config, WeightMaker(weights)) {}
+    : RevSwin(config, WeightMaker(weights)) {
+  const auto [size, patch] = std::pair(config.image.image_size, config.patch);
+  if (size % patch == 0) return;
+  throw std::invalid_argument("swin: image size " + std::to_string(size) +
+                              " is not a multiple of the patch size " + std::to_string(patch));
+}
 
 RevSwin::RevSwin(const SwinConfig& config, WeightMaker make) : SwinBase(config, make) {
   for (std::size_t i = 0; i < config.stages(); ++i) {

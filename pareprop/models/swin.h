@@ -21,15 +21,17 @@ struct SwinConfig {
   double mlp_ratio = 4.0;
   double eps = 1e-5;    // of the norms
   DropRates drop = {};  // drop_path grows linearly from 0 to this over the blocks
+  bool qkv_bias = true;
 
   std::size_t stages() const { return depths.size(); }
-  // Tokens along a side of the map, and width, in a stage.
+  // Tokens along a side of the map, and width, in a stage. Where the image is no multiple of the
+  // patch, the last ones are padded.
   std::int64_t side(std::size_t stage) const;
   std::int64_t width_of(std::size_t stage) const { return width << stage; }
 };
 
-// Throws std::invalid_argument naming what does not fit: image and patch, width and heads, number
-// of depths and heads, anything that must be positive.
+// Throws std::invalid_argument naming what does not fit: width and heads, number of depths and
+// heads, anything that must be positive.
 void check(const SwinConfig& config);
 
 // Stage boundary: the tokens of every 2 x 2 of the map side by side (odd maps padded by zeros),
@@ -53,6 +55,8 @@ class SwinBase : public ImageModel {
  public:
   std::int64_t tokens() const override { return config_.side(0) * config_.side(0); }
   at::Tensor forward(const Batch& batch, const ForwardOptions& options = {}) override;
+
+  const SwinConfig& config() const { return config_; }
 
  protected:
   SwinBase(const SwinConfig& config, WeightMaker& make);
@@ -93,6 +97,7 @@ class StreamFusion : public torch::nn::Module {
 // end; those of the last stage go side by side into the head.
 class RevSwin : public SwinBase {
  public:
+  // Throws std::invalid_argument also where the image size is no multiple of the patch size.
   RevSwin(const SwinConfig& config, const WeightOptions& weights);
 
  private:
@@ -103,7 +108,8 @@ class RevSwin : public SwinBase {
   std::vector<std::shared_ptr<StreamFusion>> fusions_;
 };
 
-// Ordinary Swin: one residual stream.
+// Ordinary Swin: one residual stream. Images of any size: zeros at the right and at the bottom make
+// them multiples of the patch.
 class PlainSwin : public SwinBase {
  public:
   PlainSwin(const SwinConfig& config, const WeightOptions& weights);

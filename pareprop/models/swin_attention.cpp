@@ -14,15 +14,17 @@ std::int64_t table_rows(const Window& window) {
 
 }  // namespace
 
-WindowAttention::WindowAttention(std::int64_t width, std::int64_t heads, const Window& window,
-                                 double eps, DropRates drop, WeightMaker& make)
+WindowAttention::WindowAttention(const BlockShape& shape, const Window& window, DropRates drop,
+                                 WeightMaker& make)
     : window_(window),
-      heads_(heads),
+      heads_(shape.heads),
       drop_(drop),
-      norm_(register_module("norm", std::make_shared<NormLayer>(width, eps, make))),
-      qkv_(register_module("qkv", std::make_shared<LinearLayer>(width, 3 * width, make))),
-      proj_(register_module("proj", std::make_shared<LinearLayer>(width, width, make))),
-      table_(make.normal(*this, "relative_position_bias_table", {table_rows(window), heads})) {
+      norm_(register_module("norm", std::make_shared<NormLayer>(shape.width, shape.eps, make))),
+      qkv_(register_module("qkv", std::make_shared<LinearLayer>(shape.width, 3 * shape.width, make,
+                                                                shape.qkv_bias))),
+      proj_(register_module("proj", std::make_shared<LinearLayer>(shape.width, shape.width, make))),
+      table_(
+          make.normal(*this, "relative_position_bias_table", {table_rows(window), shape.heads})) {
   memory::TagScope tag(memory::Tag::parameters);
   to_windows_ = window_map(window);
   index_ = relative_index(window);
@@ -61,9 +63,8 @@ std::vector<Block> window_blocks(const SwinStageShape& stage, WeightMaker& make)
   for (int i = 0; i < stage.depth; ++i) {
     const DropRates drop = drop_of_block(shape.drop, stage.first_block + i, stage.all_blocks);
     const Window window = Window::fitting(stage.side, stage.window, i % 2 == 1);
-    blocks.push_back(
-        {std::make_shared<WindowAttention>(shape.width, shape.heads, window, shape.eps, drop, make),
-         std::make_shared<Mlp>(shape.width, shape.mlp_hidden, shape.eps, drop, make)});
+    blocks.push_back({std::make_shared<WindowAttention>(shape, window, drop, make),
+                      std::make_shared<Mlp>(shape.width, shape.mlp_hidden, shape.eps, drop, make)});
   }
   return blocks;
 }

@@ -17,8 +17,7 @@ namespace pareprop::models {
 class WindowAttention : public ModuleWithConstants {
  public:
   static constexpr bool skips_output = true;
-  WindowAttention(std::int64_t width, std::int64_t heads, const Window& window, double eps,
-                  DropRates drop, WeightMaker& make);
+  WindowAttention(const BlockShape& shape, const Window& window, DropRates drop, WeightMaker& make);
   at::Tensor forward(const at::Tensor& x, const BranchCall& call);
 
  private:

@@ -15,6 +15,13 @@ SwinConfig size(std::int64_t width, const std::vector<int>& depths, std::int64_t
 
 SwinConfig with(SwinConfig config, const Overrides& change) {
   config.width = change.width.value_or(config.width);
+  config.mlp_ratio = change.mlp_ratio.value_or(config.mlp_ratio);
+  config.heads = changed_heads("swin", config.heads, change);
+  config.patch = change.patch.value_or(config.patch);
+  config.window = change.window.value_or(config.window);
+  config.eps = change.norm_eps.value_or(config.eps);
+  config.qkv_bias = !change.no_qkv_bias;
+  refuse_override("swin", "distillation token", change.distillation != Distillation::none);
   config.depths = changed_depths("swin", config.depths, change);
   config.image = changed_image("swin", config.image, change);
   config.drop = changed_drop(config.drop, change);

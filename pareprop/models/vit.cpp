@@ -11,7 +11,7 @@ namespace pareprop::models {
 namespace {
 
 BlockShape block_shape(const ViTConfig& c) {
-  return {c.width, c.heads, c.mlp_hidden, c.eps, c.drop};
+  return {c.width, c.heads, c.mlp_hidden, c.eps, c.drop, c.qkv_bias};
 }
 
 std::shared_ptr<LinearLayer> patch_layer(const ViTConfig& c, WeightMaker& make) {
@@ -39,6 +39,8 @@ void check(const ViTConfig& c) {
 RevViT::RevViT(const ViTConfig& config, const WeightOptions& weights)
     : ImageModel(config.image), config_(config) {
   check(config);
+  refuse_override("the reversible vit", "distillation token",
+                  config.distillation != Distillation::none);
   WeightMaker make(weights);
   patch_embed_ = register_module("patch_embed", patch_layer(config, make));
   positions_ = make.normal(*this, "pos_embed", {1, config.tokens(), config.width});
@@ -62,21 +64,34 @@ PlainViT::PlainViT(const ViTConfig& config, const WeightOptions& weights)
   check(config);
   WeightMaker make(weights);
   class_token_ = make.normal(*this, "cls_token", {1, 1, config.width});
+  if (config.distillation != Distillation::none) {
+    distillation_token_ = make.normal(*this, "dist_token", {1, 1, config.width});
+  }
   patch_embed_ = register_module("patch_embed", patch_layer(config, make));
-  positions_ = make.normal(*this, "pos_embed", {1, config.tokens() + 1, config.width});
+  positions_ = make.normal(*this, "pos_embed", {1, tokens(), config.width});
   blocks_ = add_plain_blocks(
       PlainBlocks(*this, "blocks", attention_blocks(config.depth, block_shape(config), make)));
   norm_ = register_module("norm", std::make_shared<NormLayer>(config.width, config.eps, make));
-  head_ = register_module("head",
-                          std::make_shared<LinearLayer>(config.width, config.image.classes, make));
+  const auto add_head = [&](const char* name) {
+    return register_module(name,
+                           std::make_shared<LinearLayer>(config.width, config.image.classes, make));
+  };
+  head_ = add_head("head");
+  if (config.distillation == Distillation::heads) head_dist_ = add_head("head_dist");
 }
 
 at::Tensor PlainViT::forward(const Batch& batch, const ForwardOptions& options) {
   const at::Tensor tokens = run_outside(*patch_embed_, patches(images(batch), config_.patch));
-  const at::Tensor first = class_token_.expand({tokens.size(0), 1, config_.width});
-  const at::Tensor x = at::cat({first, tokens}, 1).add(positions_);
+  std::vector<at::Tensor> parts;
+  for (const at::Tensor& token : {class_token_, distillation_token_}) {
+    if (token.defined()) parts.push_back(token.expand({tokens.size(0), 1, config_.width}));
+  }
+  parts.push_back(tokens);
+  const at::Tensor x = at::cat(parts, 1).add(positions_);
   const at::Tensor y = blocks_->forward(x, {}, *pass_for(options));
-  return head_->forward(norm_->forward(y.select(1, 0)));
+  const at::Tensor scores = head_->forward(norm_->forward(y.select(1, 0)));
+  if (!head_dist_) return scores;
+  return scores.add(head_dist_->forward(norm_->forward(y.select(1, 1)))).mul(0.5);
 }
 
 }  // namespace pareprop::models

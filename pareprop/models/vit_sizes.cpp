@@ -16,6 +16,13 @@ ViTConfig with(ViTConfig config, const Overrides& change) {
     config.mlp_hidden = config.mlp_hidden * *change.width / config.width;
     config.width = *change.width;
   }
+  if (change.mlp_ratio) config.mlp_hidden = mlp_width(*change.mlp_ratio, config.width);
+  config.heads = changed_heads("vit", {config.heads}, change).front();
+  config.patch = change.patch.value_or(config.patch);
+  config.eps = change.norm_eps.value_or(config.eps);
+  config.qkv_bias = !change.no_qkv_bias;
+  config.distillation = change.distillation;
+  refuse_override("vit", "windows", change.window.has_value());
   config.depth = changed_depths("vit", {config.depth}, change).front();
   config.image = changed_image("vit", config.image, change);
   config.drop = changed_drop(config.drop, change);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "pareprop/io/safetensors.h"
+#include "pareprop/io/tensor_files.h"
 #include "pareprop/models/model.h"
 
 namespace pareprop::models {
@@ -37,12 +38,30 @@ NameMap own_names(const Model& model, const std::string& prefix = "");
 // Loads every parameter of the model from the file. Values are converted from any floating-point
 // type to the type and device of the parameter. Gradients do not change.
 //
-// Throws std::runtime_error if the file does not match its checksum (io::SafetensorsFile), and
+// Throws std::runtime_error if a file does not match its checksum (io::SafetensorsFile), and
 // std::invalid_argument if tensors are missing, not expected, of another shape, of integers, or not
 // the copy that they should be; the message lists them. The network is then unchanged. Only a read
 // error in the middle of the file (std::runtime_error) leaves old and new weights mixed.
+void load_weights(Model& model, const io::TensorFiles& files, const NameMap& names);
 void load_weights(Model& model, const io::SafetensorsFile& file, const NameMap& names);
 void load_weights(Model& model, const io::SafetensorsFile& file);  // under their own names
+
+struct AdaptOptions {
+  // The classes of the network are others than those of the file: its head stays as it was made.
+  bool new_head = false;
+  // For each class of the network, the number that it has in the file; empty: the same.
+  std::vector<std::int64_t> class_order = {};
+};
+struct Adapted {
+  std::vector<std::string> what;  // a sentence for each kind of change
+  bool new_head = false;          // the head stays as it was made
+};
+
+// The same, with parameters of other sizes adapted where that makes sense (see Adapter), and with a
+// head of the network's own where the file has one for another number of classes or none. All that
+// was adapted is returned. Everything else is refused as above.
+Adapted load_adapted(Model& model, const io::TensorFiles& files, const NameMap& names,
+                     const AdaptOptions& options = {});
 
 // The inverse: takes tensors under our names (parameters, or their gradients) and divides, reshapes
 // and renames them as the map says. Throws std::invalid_argument for a name that is not in the map.

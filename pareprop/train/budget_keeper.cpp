@@ -40,7 +40,7 @@ auto possible(const TrainConfig& config, Action&& action) {
     return action();
   } catch (const c10::OutOfMemoryError& error) {
     throw std::invalid_argument(
-        config.model + " with batch " + std::to_string(config.batch) +
+        model_of(config) + " with batch " + std::to_string(config.batch) +
         " needs more memory than any machine has: " + error.what_without_backtrace());
   }
 }
@@ -53,7 +53,8 @@ std::int64_t sample_bytes(const TrainConfig& config, const TrainingData& data,
   // Each sequence may have one masked token more than the mean: its scores, and their gradient.
   if (data.text) {
     const double mean = data::kMaskedShare * static_cast<double>(model.tokens());
-    const auto scores = static_cast<double>(data.text->tokenizer.size()) * sizeof(float);
+    const auto scores =
+        static_cast<double>(vocabulary_of(config, data.text->tokenizer)) * sizeof(float);
     bytes += static_cast<std::int64_t>(std::ceil(2.0 * (std::ceil(mean) - mean) * scores));
   }
   return bytes;

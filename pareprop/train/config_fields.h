@@ -8,25 +8,46 @@ namespace pareprop::train {
 // const TrainConfig.
 template <typename Config, typename Visit>
 void visit_fields(Config& c, Visit&& visit) {
-  visit("model", "Network to train; 'pareprop models' lists all", c.model);
+  visit("model",
+        "Network to train; 'pareprop models' lists all; none: that of --weights, else vit_tiny",
+        c.model);
   visit("plain", "Train the ordinary, non-reversible network (modes stored and checkpoint only)",
         c.plain);
   visit("depth", "Number of blocks, or of each stage separated by commas; none: the model's",
         c.depth);
   visit("width", "Number of channels; none: the model's", c.width);
+  visit("heads", "Heads of the attention, or of each stage separated by commas; none: the model's",
+        c.heads);
+  visit("mlp_ratio", "Width of the MLP as a multiple of --width; none: the model's", c.mlp_ratio);
+  visit("patch", "Side of a patch in pixels, of ViT and Swin; none: the model's", c.patch);
+  visit("window", "Side of Swin's windows in tokens; none: the model's", c.window);
   visit(
       "image_size",
       "Height and width of the images in pixels; none: the size of the data if the model can take "
       "it, else the model's size",
       c.image_size);
   visit("seq_len", "Tokens in a sequence; none: 128", c.seq_len);
+  visit("positions",
+        "Rows of a text model's table of positions, two of them for padding; none: the model's",
+        c.positions);
+  visit("embeddings",
+        "Rows of a text model's table of words; none: as many as the tokenizer has tokens",
+        c.embeddings);
+  visit("norm_eps", "eps of the norms; none: the model's", c.norm_eps);
+  visit("no_qkv_bias", "Queries, keys and values have no bias", c.no_qkv_bias);
+  visit("distillation",
+        "Of DeiT, in an ordinary ViT: none, token (a second token beside the class token), or "
+        "heads (that token has a head too)",
+        c.distillation);
   visit("dropout", "Dropout probability; none: the model's", c.dropout);
   visit("drop_path",
         "Drop-path probability of the last block; lower blocks have less; none: the model's",
         c.drop_path);
   visit("initial_std", "Standard deviation of the initial weights; 0: the model's, 0.02",
         c.initial_std);
-  visit("weights", "Safetensors file with the initial weights", c.weights);
+  visit("weights",
+        "Initial weights: a safetensors file, a folder of Hugging Face or timm, or that of a run",
+        c.weights);
 
   visit("data",
         "Data set: digits, fashion-mnist, persuasion, synthetic, cifar10:PATH, cifar100:PATH, "

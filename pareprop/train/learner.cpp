@@ -12,11 +12,17 @@ namespace pareprop::train {
 namespace {
 
 std::shared_ptr<models::Model> make_network(const TrainConfig& config, const StackOptions& numerics,
-                                            const TrainingData& data, c10::Device device) {
+                                            const TrainingData& data, c10::Device device,
+                                            const FirstWeights* weights,
+                                            const std::function<void(const std::string&)>& say) {
   auto model = make_model(
       config, data,
       {.dtype = stream_dtype(numerics.precision), .device = device, .seed = config.seed});
-  set_first_weights(*model, config);
+  if (weights != nullptr) {
+    load_first_weights(*weights, *model, data.class_names(), say);
+  } else {
+    scale_first_weights(*model, config);
+  }
   model->set_options(numerics);
   return model;
 }
@@ -29,9 +35,10 @@ std::optional<Ema> make_average(const TrainConfig& config, const models::Model& 
 }  // namespace
 
 Learner make_learner(const TrainConfig& config, const TrainChoices& choices,
-                     const TrainingData& data, c10::Device device,
-                     distributed::ProcessGroup& group) {
-  auto model = make_network(config, choices.numerics, data, device);
+                     const TrainingData& data, c10::Device device, distributed::ProcessGroup& group,
+                     const FirstWeights* weights,
+                     const std::function<void(const std::string&)>& say) {
+  auto model = make_network(config, choices.numerics, data, device, weights, say);
   auto shares = std::make_unique<distributed::Shares>(models::trained_parameters(*model), group,
                                                       choices.shard);
   auto optimizer = optim::make_optimizer(shares->own(), choices.optimizer);

@@ -7,6 +7,7 @@
 #include "pareprop/models/model.h"
 #include "pareprop/plan/dry_step.h"
 #include "pareprop/train/checkpoint_store.h"
+#include "pareprop/train/first_weights.h"
 #include "pareprop/train/train_config.h"
 #include "pareprop/train/training_data.h"
 
@@ -22,12 +23,13 @@ struct Learner {
   Trained trained() { return {*model, *shares, *optimizer, average ? &*average : nullptr}; }
 };
 
-// With its first weights and what it computes with; how it is trained is not planned yet. Throws
-// what make_model() and set_first_weights() throw.
-// The group outlives it.
+// With its first weights (`weights`, or random ones) and what it computes with; how it is trained
+// is not planned yet. What was adapted is told to `say` (may be null). Throws what make_model() and
+// load_first_weights() throw. The group outlives it.
 Learner make_learner(const TrainConfig& config, const TrainChoices& choices,
-                     const TrainingData& data, c10::Device device,
-                     distributed::ProcessGroup& group);
+                     const TrainingData& data, c10::Device device, distributed::ProcessGroup& group,
+                     const FirstWeights* weights = nullptr,
+                     const std::function<void(const std::string&)>& say = nullptr);
 
 // The state that the optimizer has for weights. For plans, before it is made.
 plan::MakeState optimizer_state(const TrainChoices& choices);

@@ -5,44 +5,20 @@
 #include <stdexcept>
 #include <string>
 
-#include "pareprop/io/safetensors.h"
 #include "pareprop/models/image_model.h"
 #include "pareprop/models/registry.h"
 #include "pareprop/models/roberta.h"
-#include "pareprop/models/weights.h"
 #include "pareprop/ops/device_path.h"
 
 namespace pareprop::train {
 namespace {
 
-// False: the weights were trained with the network's own number of channels, as most that come from
-// elsewhere; images are made to have as many.
-bool weights_fit_channels(const TrainConfig& config, std::int64_t channels) {
-  if (config.weights.empty()) return true;
-  try {
-    const io::SafetensorsFile file(config.weights);
-    models::Overrides change = overrides_of(config);
-    change.channels = channels;
-    const auto model = models::make_model(config.model, change, {.device = at::kMeta});
-    for (const auto& parameter : model->named_parameters()) {
-      if (!parameter.key().starts_with("patch_embed.")) continue;
-      if (!file.contains(parameter.key()) ||
-          parameter.value().sizes() != file.entry(parameter.key()).shape) {
-        return false;
-      }
-    }
-    return true;
-  } catch (const std::exception&) {
-    return false;  // who loads them says what is wrong
-  }
-}
-
 void check_suits(const TrainConfig& config, bool images) {
-  const auto model = models::make_model(config.model, {}, {.device = at::kMeta});
+  const auto model = models::make_model(model_of(config), {}, {.device = at::kMeta});
   const bool takes_images = dynamic_cast<const models::ImageModel*>(model.get()) != nullptr;
   if (takes_images == images) return;
   throw std::invalid_argument(
-      "the model " + config.model + " is for " + (takes_images ? "images" : "text") +
+      "the model " + model_of(config) + " is for " + (takes_images ? "images" : "text") +
       ", but the data '" + config.data + "' is " + (images ? "images" : "text") +
       ": choose another model, for example --model " + (images ? "vit_small" : "roberta_base") +
       ", or other data, for example --data " + (images ? "persuasion" : "digits"));
@@ -52,17 +28,17 @@ std::shared_ptr<models::Model> image_model(const TrainConfig& config, const data
                                            const models::WeightOptions& weights) {
   models::Overrides change = overrides_of(config);
   change.classes = static_cast<std::int64_t>(images.train->class_names().size());
-  if (weights_fit_channels(config, images.channels)) change.channels = images.channels;
+  change.channels = images.channels;
   const bool square = images.size.height == images.size.width && images.size.height > 0;
   if (!change.image_size && square) {
     change.image_size = images.size.height;
     try {
-      models::make_model(config.model, change, {.device = at::kMeta});
+      models::make_model(model_of(config), change, {.device = at::kMeta});
     } catch (const std::invalid_argument&) {
       change.image_size.reset();  // it cannot take them as they are: they are resized
     }
   }
-  return models::make_model(config.model, change, weights);
+  return models::make_model(model_of(config), change, weights);
 }
 
 }  // namespace
@@ -79,20 +55,25 @@ std::shared_ptr<models::Model> make_model(const TrainConfig& config, const Train
                                       ", as in RoBERTa's tokenizers");
   }
   models::Overrides change = overrides_of(config);
-  change.vocabulary = tokenizer.size();
+  change.vocabulary = vocabulary_of(config, tokenizer);
   change.length = config.seq_len.value_or(kTextLength);
-  return models::make_model(config.model, change, weights);
+  return models::make_model(model_of(config), change, weights);
 }
 
-void set_first_weights(models::Model& model, const TrainConfig& config) {
-  if (!config.weights.empty()) {
-    models::load_weights(model, io::SafetensorsFile(config.weights));
-  } else if (config.initial_std > 0.0) {
-    constexpr double kOfModels = 0.02;
-    c10::NoGradGuard no_grad;
-    for (auto& parameter : model.parameters()) {
-      if (parameter.dim() == 2) parameter.mul_(config.initial_std / kOfModels);
-    }
+std::int64_t vocabulary_of(const TrainConfig& config, const data::Tokenizer& tokenizer) {
+  const auto tokens = static_cast<std::int64_t>(tokenizer.size());
+  if (config.embeddings.value_or(tokens) >= tokens) return config.embeddings.value_or(tokens);
+  throw FieldError("embeddings", "expected " + std::to_string(tokens) +
+                                     " or more, as many as the tokenizer has tokens, got " +
+                                     std::to_string(*config.embeddings));
+}
+
+void scale_first_weights(models::Model& model, const TrainConfig& config) {
+  if (config.initial_std <= 0.0) return;
+  constexpr double kOfModels = 0.02;
+  c10::NoGradGuard no_grad;
+  for (auto& parameter : model.parameters()) {
+    if (parameter.dim() == 2) parameter.mul_(config.initial_std / kOfModels);
   }
 }
 

@@ -16,9 +16,12 @@ namespace pareprop::train {
 std::shared_ptr<models::Model> make_model(const TrainConfig& config, const TrainingData& data,
                                           const models::WeightOptions& weights);
 
-// Gives a new network the weights that `config` asks for: those of a file, or its own with another
-// deviation. Throws what models::load_weights() throws.
-void set_first_weights(models::Model& model, const TrainConfig& config);
+// Rows of the table of words: those that `config` gives, or as many as the tokenizer has tokens.
+// Throws FieldError when the tokenizer has more.
+std::int64_t vocabulary_of(const TrainConfig& config, const data::Tokenizer& tokenizer);
+
+// Gives a new network the deviation of its weights that `config` asks for.
+void scale_first_weights(models::Model& model, const TrainConfig& config);
 
 // A batch on the CPU with what a network on an accelerator would have to read back from it: which
 // tokens are scored. Others, and images, as they are.

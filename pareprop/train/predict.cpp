@@ -65,15 +65,20 @@ std::vector<Guess> predict_image(const TrainedRun& run, const std::filesystem::p
   c10::NoGradGuard no_grad;
   const at::Tensor scores =
       run.model->forward(to_model({.input = pixels, .target = {}}, *run.model));
-  return best(scores, top,
-              [&](std::int64_t i) { return run.class_names[static_cast<std::size_t>(i)]; })
-      .front();
+  const auto name = [&](std::int64_t i) {
+    return run.class_names.empty() ? "class " + std::to_string(i)
+                                   : run.class_names.at(static_cast<std::size_t>(i));
+  };
+  return best(scores, top, name).front();
 }
 
 std::vector<std::vector<Guess>> predict_masks(const TrainedRun& run, std::string_view text,
                                               int top) {
-  if (!run.tokenizer) {
+  if (dynamic_cast<const models::ImageModel*>(run.model.get()) != nullptr) {
     throw std::invalid_argument("the run was trained on images: expected the path of an image");
+  }
+  if (!run.tokenizer) {
+    throw std::invalid_argument("there is no tokenizer beside " + run.weights);
   }
   if (text.find(data::kMaskText) == std::string_view::npos) {
     throw std::invalid_argument("expected a text with <mask> in the place of the word to guess");

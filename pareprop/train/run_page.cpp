@@ -204,7 +204,7 @@ std::string configuration(const TrainConfig& config) {
 }  // namespace
 
 std::string run_page(const TrainConfig& config, const TrainResult& result) {
-  const std::string title = config.model + " on " + config.data;
+  const std::string title = model_of(config) + " on " + config.data;
   std::string plots;
   for (const std::string& plot : run_plots(result)) plots += draw::figure("", plot);
   const std::string header =

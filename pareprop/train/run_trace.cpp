@@ -15,7 +15,7 @@ RunTrace::RunTrace(const TrainConfig& config, models::Model& model, int rank, st
                    std::function<void(const std::string&)> on_message)
     : folder_(config.out),
       step_(config.trace),
-      title_(config.model + ", " + config.mode + ", step " + std::to_string(config.trace)),
+      title_(model_of(config) + ", " + config.mode + ", step " + std::to_string(config.trace)),
       on_message_(std::move(on_message)) {
   if (step_ == 0 || rank != 0) return;
   if (step_ > done) {

@@ -246,6 +246,10 @@ void check_optimizer(const TrainConfig& c) {
   share("ema", c.ema);
 }
 
+models::Distillation distillation_of(const std::string& word) {
+  return word.empty() ? models::Distillation::none : models::parse_distillation(word);
+}
+
 // Which of these sizes suit the network is for it to say.
 void check_network(const TrainConfig& c) {
   const auto size = [](const char* key, std::int64_t least, std::int64_t most, std::int64_t got) {
@@ -256,6 +260,19 @@ void check_network(const TrainConfig& c) {
   size("width", 1, models::kMostWidth, c.width.value_or(1));
   size("image_size", 1, models::kMostImageSize, c.image_size.value_or(1));
   size("seq_len", 1, models::kMostTokens, c.seq_len.value_or(1));
+  for (const int heads : c.heads) size("heads", 1, models::kMostWidth, heads);
+  expect_field(!c.mlp_ratio || (*c.mlp_ratio > 0.0 && *c.mlp_ratio <= models::kMostMlpRatio),
+               "mlp_ratio",
+               "expected more than 0 and at most " + text_of(models::kMostMlpRatio) + ", got " +
+                   text_of(c.mlp_ratio.value_or(0.0)));
+  size("patch", 1, models::kMostImageSize, c.patch.value_or(1));
+  size("window", 1, models::kMostImageSize, c.window.value_or(1));
+  size("positions", 3, models::kMostTokens + 2, c.positions.value_or(3));
+  size("embeddings", 1, models::kMostVocabulary, c.embeddings.value_or(1));
+  expect_field(
+      !c.norm_eps || (*c.norm_eps > 0.0 && *c.norm_eps <= 1.0), "norm_eps",
+      "expected more than 0 and at most 1, such as 1e-6, got " + text_of(c.norm_eps.value_or(0.0)));
+  parsed("distillation", c.distillation, distillation_of);
   share("dropout", c.dropout.value_or(0.0));
   share("drop_path", c.drop_path.value_or(0.0));
   between("initial_std", 0.0, kLongest, c.initial_std);
@@ -388,14 +405,80 @@ StackOptions numerics_of(const TrainConfig& config) {
   return {.precision = precision, .arithmetic = exact ? Arithmetic::exact : Arithmetic::floating};
 }
 
+std::string model_of(const TrainConfig& config) {
+  return config.model.empty() ? kUsualModel : config.model;
+}
+
 models::Overrides overrides_of(const TrainConfig& config) {
   return {.depths = config.depth,
           .width = config.width,
+          .heads = config.heads,
+          .mlp_ratio = config.mlp_ratio,
+          .patch = config.patch,
+          .window = config.window,
           .image_size = config.image_size,
           .length = config.seq_len,
+          .positions = config.positions,
+          .norm_eps = config.norm_eps,
+          .no_qkv_bias = config.no_qkv_bias,
+          .distillation = distillation_of(config.distillation),
           .dropout = config.dropout,
           .drop_path = config.drop_path,
           .plain = config.plain};
+}
+
+namespace {
+
+struct NetworkField {
+  const char* key;
+  bool adapts = false;  // weights of another value are adapted, or it is none of theirs
+};
+constexpr NetworkField kNetworkFields[] = {
+    {"model"},           {"plain"},        {"depth"},
+    {"width"},           {"heads"},        {"mlp_ratio"},
+    {"patch"},           {"window", true}, {"image_size", true},
+    {"positions", true}, {"embeddings"},   {"norm_eps"},
+    {"no_qkv_bias"},     {"distillation"}, {"dropout", true},
+    {"drop_path", true}};
+
+// As text; empty: not given.
+std::string value_of(const TrainConfig& config, std::string_view key) {
+  for (ConfigField& field : fields(config)) {
+    if (field.key == key) return std::move(field.value);
+  }
+  return "";
+}
+
+template <typename Differs>
+TrainConfig filled_in(TrainConfig config, const TrainConfig& network, const Differs& differs) {
+  for (const NetworkField& field : kNetworkFields) {
+    const std::string given = value_of(config, field.key), theirs = value_of(network, field.key);
+    if (given == value_of({}, field.key)) {
+      set_field(config, field.key, theirs);
+    } else if (given != theirs) {
+      differs(field, given, theirs);
+    }
+  }
+  return config;
+}
+
+}  // namespace
+
+TrainConfig with_network(TrainConfig config, const TrainConfig& network) {
+  return filled_in(std::move(config), network,
+                   [](const NetworkField&, const std::string&, const std::string&) {});
+}
+
+TrainConfig with_network_of_weights(TrainConfig config, const TrainConfig& network,
+                                    const std::string& source) {
+  const auto refuse_other = [&](const NetworkField& field, const std::string& given,
+                                const std::string& theirs) {
+    if (field.adapts || (theirs.empty() && std::string_view(field.key) != "model")) return;
+    throw FieldError(field.key, "got " + given + ", but the weights in " + source + " are of " +
+                                    (theirs.empty() ? "another network" : theirs) +
+                                    "; leave it out, or give other weights");
+  };
+  return filled_in(std::move(config), network, refuse_other);
 }
 
 }  // namespace pareprop::train

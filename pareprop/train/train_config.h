@@ -19,16 +19,27 @@
 
 namespace pareprop::train {
 
+inline constexpr const char* kUsualModel = "vit_tiny";
+
 // Everything that a training run follows from. The same names are keys of a configuration file and,
 // with dashes, flags of the command line; what each means is said by fields().
 struct TrainConfig {
   // The network
-  std::string model = "vit_tiny";
+  std::string model = {};  // none: that of the weights, or kUsualModel
   bool plain = false;
   std::vector<int> depth = {};
   std::optional<std::int64_t> width = std::nullopt;
+  std::vector<int> heads = {};
+  std::optional<double> mlp_ratio = std::nullopt;
+  std::optional<std::int64_t> patch = std::nullopt;
+  std::optional<std::int64_t> window = std::nullopt;
   std::optional<std::int64_t> image_size = std::nullopt;
   std::optional<std::int64_t> seq_len = std::nullopt;
+  std::optional<std::int64_t> positions = std::nullopt;
+  std::optional<std::int64_t> embeddings = std::nullopt;
+  std::optional<double> norm_eps = std::nullopt;
+  bool no_qkv_bias = false;
+  std::string distillation = {};
   std::optional<double> dropout = std::nullopt;
   std::optional<double> drop_path = std::nullopt;
   double initial_std = 0.0;
@@ -178,7 +189,17 @@ c10::Device device_of(const TrainConfig& config, int local_rank = 0);
 // std::invalid_argument for a precision that there is not.
 StackOptions numerics_of(const TrainConfig& config);
 
-// What the fields of the network ask of a named one.
+// The named network that is asked for, and what the fields change in it.
+std::string model_of(const TrainConfig& config);
 models::Overrides overrides_of(const TrainConfig& config);
+
+// A configuration with the network of `network` in the fields of the network that `config` does not
+// give.
+TrainConfig with_network(TrainConfig config, const TrainConfig& network);
+// The same of weights from `source`. Throws FieldError for a field of `config` that they
+// contradict; sizes that weights can be adapted to (image size, windows, positions) and dropout may
+// differ.
+TrainConfig with_network_of_weights(TrainConfig config, const TrainConfig& network,
+                                    const std::string& source);
 
 }  // namespace pareprop::train

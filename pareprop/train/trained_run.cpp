@@ -45,26 +45,14 @@ std::string read_text(const fs::path& path) {
   }
 }
 
-void load_classes(const fs::path& run, TrainedRun& loaded, models::Overrides& change) {
-  const fs::path path = classes_file(run);
-  try {
-    const nlohmann::json json = io::parse_json(read_text(path), path.string());
-    loaded.class_names = json.at("classes").get<std::vector<std::string>>();
-    loaded.augment.mean = json.at("mean").get<std::vector<float>>();
-    loaded.augment.deviation = json.at("deviation").get<std::vector<float>>();
-    loaded.augment.centre_share = json.at("centre_share").get<double>();
-    change.image_size = json.at("image_size").get<std::int64_t>();
-    change.channels = json.at("channels").get<std::int64_t>();
-    change.classes = static_cast<std::int64_t>(loaded.class_names.size());
-    if (json.contains(kChecksum) && json[kChecksum] != checksum_of(json)) {
-      throw std::invalid_argument(
-          path.string() +
-          ": the checksum does not match the content: the file was damaged or edited");
-    }
-  } catch (const nlohmann::json::exception& error) {
-    throw std::invalid_argument(path.string() + ": " + io::json_fault(error));
-  }
-  check_augment(loaded.augment);
+void take_classes(const RunClasses& classes, TrainedRun& loaded, models::Overrides& change) {
+  loaded.class_names = classes.names;
+  loaded.augment.mean = classes.input.mean;
+  loaded.augment.deviation = classes.input.deviation;
+  loaded.augment.centre_share = classes.input.centre_share;
+  change.image_size = classes.shape.image_size;
+  change.channels = classes.shape.channels;
+  change.classes = classes.shape.classes;
 }
 
 std::string origin_text(const std::string& what, const std::optional<WeightsOf>& origin,
@@ -120,6 +108,34 @@ TrainConfig run_config(const fs::path& run) {
   return config;
 }
 
+RunClasses read_classes(const fs::path& run) {
+  const fs::path path = classes_file(run);
+  RunClasses classes;
+  try {
+    const nlohmann::json json = io::parse_json(read_text(path), path.string());
+    classes.names = json.at("classes").get<std::vector<std::string>>();
+    classes.input.mean = json.at("mean").get<std::vector<float>>();
+    classes.input.deviation = json.at("deviation").get<std::vector<float>>();
+    classes.input.centre_share = json.at("centre_share").get<double>();
+    classes.shape.image_size = json.at("image_size").get<std::int64_t>();
+    classes.shape.channels = json.at("channels").get<std::int64_t>();
+    classes.shape.classes = static_cast<std::int64_t>(classes.names.size());
+    if (json.contains(kChecksum) && json[kChecksum] != checksum_of(json)) {
+      throw std::invalid_argument(
+          path.string() +
+          ": the checksum does not match the content: the file was damaged or edited");
+    }
+  } catch (const nlohmann::json::exception& error) {
+    throw std::invalid_argument(path.string() + ": " + io::json_fault(error));
+  }
+  data::ImageAugment augment;
+  augment.mean = classes.input.mean;
+  augment.deviation = classes.input.deviation;
+  augment.centre_share = classes.input.centre_share;
+  check_augment(augment);
+  return classes;
+}
+
 TrainConfig config_of_begun_run(const fs::path& run) {
   try {
     return run_config(run);
@@ -138,15 +154,27 @@ void write_run_files(const fs::path& run, const TrainConfig& config, const Train
     save_tokenizer(data.text->tokenizer, tokenizer_folder(run));
     return;
   }
-  const auto& shape = dynamic_cast<const models::ImageModel&>(model).shape();
-  ordered_json json = {{"classes", data.class_names()},
-                       {"image_size", shape.image_size},
-                       {"channels", shape.channels},
-                       {"mean", data.images->augment.mean},
-                       {"deviation", data.images->augment.deviation},
-                       {"centre_share", data.images->augment.centre_share}};
+  const data::ImageAugment& augment = data.images->augment;
+  write_classes(run, {.names = data.class_names(),
+                      .input = {augment.mean, augment.deviation, augment.centre_share},
+                      .shape = dynamic_cast<const models::ImageModel&>(model).shape()});
+}
+
+void write_classes(const fs::path& run, const RunClasses& classes) {
+  ordered_json json = {{"classes", classes.names},
+                       {"image_size", classes.shape.image_size},
+                       {"channels", classes.shape.channels},
+                       {"mean", classes.input.mean},
+                       {"deviation", classes.input.deviation},
+                       {"centre_share", classes.input.centre_share}};
   json[kChecksum] = checksum_of(json);
   io::write_file(classes_file(run), json.dump(2) + "\n");
+}
+
+void set_to_evaluate(models::Model& model, const StackOptions& numerics) {
+  model.set_options(numerics);
+  model.set_mode(Mode::stored);
+  model.eval();
 }
 
 TrainedRun load_run(const fs::path& run, WhichWeights which, c10::Device device) {
@@ -155,19 +183,18 @@ TrainedRun load_run(const fs::path& run, WhichWeights which, c10::Device device)
   models::Overrides change = overrides_of(loaded.config);
   if (fs::exists(tokenizer_folder(run))) {
     check_folder_of_run(tokenizer_folder(run));
-    loaded.tokenizer = data::load_saved_tokenizer(tokenizer_folder(run));
-    change.vocabulary = loaded.tokenizer->size();
+    loaded.tokenizer_folder = tokenizer_folder(run);
+    loaded.tokenizer = data::load_saved_tokenizer(loaded.tokenizer_folder);
+    change.vocabulary = vocabulary_of(loaded.config, *loaded.tokenizer);
     change.length = loaded.config.seq_len.value_or(kTextLength);
   } else {
-    load_classes(run, loaded, change);
+    take_classes(read_classes(run), loaded, change);
   }
   const StackOptions numerics = numerics_of(loaded.config);
-  loaded.model = models::make_model(loaded.config.model, change,
+  loaded.model = models::make_model(model_of(loaded.config), change,
                                     {.dtype = stream_dtype(numerics.precision), .device = device});
   loaded.weights = load_weights_of_run(run, loaded.config, *loaded.model, which);
-  loaded.model->set_options(numerics);
-  loaded.model->set_mode(Mode::stored);
-  loaded.model->eval();
+  set_to_evaluate(*loaded.model, numerics);
   return loaded;
 }
 

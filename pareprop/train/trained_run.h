@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "pareprop/models/architecture.h"
+#include "pareprop/models/image_model.h"
 #include "pareprop/train/train_config.h"
 #include "pareprop/train/training_data.h"
 
@@ -16,6 +18,18 @@ TrainConfig run_config(const std::filesystem::path& run);
 
 // The same of a folder that is to be trained in: throws with what to do about it.
 TrainConfig config_of_begun_run(const std::filesystem::path& run);
+
+// What classes.json says: names of classes, and how images become inputs.
+struct RunClasses {
+  std::vector<std::string> names;
+  models::ImageInput input;
+  models::ImageShape shape;
+};
+// Throws std::invalid_argument when it is not there, or damaged.
+RunClasses read_classes(const std::filesystem::path& run);
+
+// Writes classes.json.
+void write_classes(const std::filesystem::path& run, const RunClasses& classes);
 
 // Writes config.json, and what a network needs to be used without the data: classes.json with the
 // names of classes and how images are normalised, or tokenizer/. Makes the folder.
@@ -29,10 +43,15 @@ struct TrainedRun {
   TrainConfig config;
   std::shared_ptr<models::Model> model;      // in evaluation mode
   std::string weights;                       // "the best weights, of step 200 (best.safetensors)"
-  std::vector<std::string> class_names;      // of images
+  std::vector<std::string> class_names;      // of images; empty: they have no names
   data::ImageAugment augment;                // of images
   std::optional<data::Tokenizer> tokenizer;  // of text
+  std::filesystem::path tokenizer_folder;    // where it is
+  std::vector<std::string> notes;            // what to know of the weights, a line each
 };
+
+// From now on the network only evaluates.
+void set_to_evaluate(models::Model& model, const StackOptions& numerics);
 
 // The weights with the lowest evaluation loss, or the last ones: those that training ended with or,
 // if it has not ended, of the newest checkpoint. Where nothing was evaluated yet the last are the

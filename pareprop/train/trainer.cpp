@@ -10,9 +10,11 @@
 
 #include "pareprop/reversible/network_memory.h"
 #include "pareprop/train/config_agreement.h"
+#include "pareprop/train/first_weights.h"
 #include "pareprop/train/learner.h"
 #include "pareprop/train/resume.h"
 #include "pareprop/train/run_folder.h"
+#include "pareprop/train/trained_run.h"
 #include "pareprop/train/training_loop.h"
 
 namespace pareprop::train {
@@ -106,6 +108,33 @@ std::optional<std::int64_t> parts_before(const std::optional<StoredCheckpoint>& 
   return parts;
 }
 
+// With the network of what it begins with, where it does not name one.
+TrainConfig check_and_complete(const TrainConfig& given,
+                               const std::optional<StoredCheckpoint>& checkpoint,
+                               const std::optional<FirstWeights>& weights) {
+  if (weights) {
+    TrainConfig whole = weights->complete(given);
+    check(whole);
+    return whole;
+  }
+  TrainConfig before;
+  before.model = kUsualModel;
+  if (checkpoint) {
+    apply_json(before, checkpoint->state.config, checkpoint->folder.string());
+  }
+  return with_network(given, before);
+}
+
+// Normalised, and divided into tokens, as what the run begins with was.
+TrainingData open_data_of(const TrainConfig& config, bool goes_on,
+                          const std::optional<FirstWeights>& weights) {
+  TrainingData data = open_training_data(with_tokenizer_of_run(config, goes_on), weights);
+  if (goes_on && !config.weights.empty() && data.images && fs::exists(classes_file(config.out))) {
+    normalise_as(read_classes(config.out).input, data);
+  }
+  return data;
+}
+
 // All processes take as many parts as the one that has the least memory.
 void plan_steps(const Trained& trained, BudgetKeeper& keeper, std::optional<std::int64_t> parts,
                 distributed::ProcessGroup& group) {
@@ -141,20 +170,23 @@ std::vector<Watch> watch_gradients(const models::Model& model,
 
 }  // namespace
 
-TrainResult train(const TrainConfig& asked, distributed::ProcessGroup& group,
+TrainResult train(const TrainConfig& given, distributed::ProcessGroup& group,
                   const TrainEvents& events) {
-  const bool shards = check(asked).shard != distributed::Shard::none;
-  check_same_config(asked, group);
+  const bool shards = check(given).shard != distributed::Shard::none;
+  check_same_config(given, group);
   if (shards && group.world() == 1 && events.on_message) {
-    events.on_message("--shard " + asked.shard +
+    events.on_message("--shard " + given.shard +
                       ": there is one process, so nothing is divided; --nproc starts several");
   }
 
   // Open what there is.
   std::optional<RunFolder> folder;  // of the process that writes
-  if (group.rank() == 0) folder.emplace(asked.out);
-  const auto checkpoint = find_checkpoint(asked, group.world(), events.on_message);
-  const TrainingData data = open_data(with_tokenizer_of_run(asked, checkpoint.has_value()));
+  if (group.rank() == 0) folder.emplace(given.out);
+  const auto checkpoint = find_checkpoint(given, group.world(), events.on_message);
+  // A run that goes on has its weights, and what came with them.
+  const auto weights = checkpoint ? std::nullopt : first_weights(given);
+  const TrainConfig asked = check_and_complete(given, checkpoint, weights);
+  const TrainingData data = open_data_of(asked, checkpoint.has_value(), weights);
 
   const c10::Device device = device_of(asked, group.local_rank());
   const Processes processes{
@@ -165,7 +197,9 @@ TrainResult train(const TrainConfig& asked, distributed::ProcessGroup& group,
   refuse_what_does_not_fit(keeper, group);
 
   // Make what is trained, and resume it.
-  Learner learner = make_learner(config, choices, data, device, group);
+  const bool says = group.rank() == 0;
+  Learner learner = make_learner(config, choices, data, device, group,
+                                 weights ? &*weights : nullptr, says ? events.on_message : nullptr);
   const BatchSets batches =
       make_batches(config, data, *learner.model, {.rank = group.rank(), .world = group.world()});
   const RunSchedule schedule(config, choices.decay, batches.train->per_epoch());

@@ -43,6 +43,11 @@ models::Overrides overrides_of(const py::dict& changes) {
   set("image_size", result.image_size);
   set("channels", result.channels);
   set("classes", result.classes);
+  set("heads", result.heads);
+  set("mlp_ratio", result.mlp_ratio);
+  set("patch", result.patch);
+  set("window", result.window);
+  set("norm_eps", result.norm_eps);
   set("length", result.length);
   set("vocabulary", result.vocabulary);
   set("dropout", result.dropout);

@@ -7,6 +7,7 @@
 #include "pareprop/models/image_model.h"
 #include "pareprop/models/registry.h"
 #include "pareprop/models/weights.h"
+#include "pareprop/train/first_weights.h"
 #include "pareprop/train/model_for_data.h"
 #include "tests/io/temporary_folder.h"
 
@@ -29,7 +30,7 @@ std::int64_t channels_of(const models::Model& model) {
 }
 
 // The digits are grey.
-TEST(TrainingData, WeightsOfAGreyRunFitAGreyRunAndColouredOnesToo) {
+TEST(TrainingData, WeightsOfAGreyRunFitAGreyRunAndColouredOnesAreSummed) {
   const io::testing::TemporaryFolder folder;
   TrainConfig config = small_config("vit_tiny", "digits");
   const TrainingData data = open_data(config);
@@ -40,20 +41,24 @@ TEST(TrainingData, WeightsOfAGreyRunFitAGreyRunAndColouredOnesToo) {
     models::save_weights(*models::make_model(config.model, change), folder / "weights");
     config.weights = (folder / "weights").string();
     const auto model = make_model(config, data, {});
-    EXPECT_EQ(channels_of(*model), channels);
-    set_first_weights(*model, config);
-    config.weights.clear();
-    EXPECT_EQ(channels_of(*make_model(config, data, {.device = at::kMeta})), 1);
+    EXPECT_EQ(channels_of(*model), 1);
+    std::string said;
+    load_first_weights(*first_weights(config), *model, data.class_names(),
+                       [&](const std::string& what) { said += what + "\n"; });
+    EXPECT_EQ(said.find("patch weights of 3 colours summed for grey images") != said.npos,
+              channels == 3)
+        << said;
   }
 }
 
-TEST(TrainingData, WeightsThatAreNoFileAreNamed) {
+TEST(TrainingData, AFolderWithoutWeightsIsNamed) {
   const io::testing::TemporaryFolder folder;
   TrainConfig config = small_config("vit_tiny", "digits");
   config.weights = folder.path().string();
-  const auto model = make_model(config, open_data(config), {});
-  EXPECT_EQ(message_of<std::runtime_error>([&] { set_first_weights(*model, config); }),
-            "cannot read '" + config.weights + "': it is a folder; give the name of a file");
+  EXPECT_EQ(message_of<std::invalid_argument>([&] { first_weights(config); }),
+            config.weights +
+                " is a folder without weights; expected model.safetensors or "
+                "model.safetensors.index.json in it");
 }
 
 TEST(TrainingData, AModelForTheOtherKindIsRefusedInWordsOfBoth) {

@@ -131,6 +131,14 @@ ImageHalves two_folders(const fs::path& train, const fs::path& val) {
 
 }  // namespace
 
+std::vector<fs::path> image_files(const fs::path& folder) {
+  auto files = list_files(folder, [](const fs::path& path) {
+                 return !is_hidden(path) && is_image(path);
+               }).files;
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
 ImageHalves open_image_folder(const fs::path& folder, double held_out) {
   if (!(held_out > 0.0 && held_out < 1.0)) {
     throw std::invalid_argument("the share of images for validation is " +

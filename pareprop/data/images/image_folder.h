@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <vector>
 
 #include "pareprop/data/images/image_source.h"
 
@@ -14,5 +15,9 @@ namespace pareprop::data {
 // (ImageSource::left_out). Throws std::invalid_argument when there are no images, when val
 // has a class that train lacks, and when no image is left for one of the halves.
 ImageHalves open_image_folder(const std::filesystem::path& folder, double held_out = 0.1);
+
+// JPEG and PNG files at any depth in a folder, sorted. Hidden ones, and folders that cannot be
+// read, are left out.
+std::vector<std::filesystem::path> image_files(const std::filesystem::path& folder);
 
 }  // namespace pareprop::data

@@ -1,0 +1,123 @@
+#include "pareprop/models/pretrained.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "pareprop/models/hugging_face.h"
+#include "pareprop/models/hugging_face_config.h"
+#include "pareprop/models/registry.h"
+#include "pareprop/models/timm.h"
+#include "pareprop/models/timm_config.h"
+
+namespace pareprop::models {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool any_begins(const io::TensorFiles& files, const std::string& begin) {
+  return std::any_of(files.entries().begin(), files.entries().end(),
+                     [&](const auto* entry) { return entry->name.starts_with(begin); });
+}
+
+bool are_ours(const io::TensorFiles& files) {
+  return files.contains("patch_embed.weight") || files.contains("embeddings.word");
+}
+
+}  // namespace
+
+std::string_view title(NamesOf names) {
+  switch (names) {
+    case NamesOf::pareprop:
+      return "pareprop";
+    case NamesOf::hugging_face:
+      return "Hugging Face";
+    case NamesOf::timm:
+      return "timm";
+  }
+  return "";
+}
+
+Pretrained::Pretrained(const fs::path& path) : files_(path) {
+  recognise();
+  told_ = told_by(naming_ ? shapes_under_own_names(files_, *naming_) : shapes_of(files_));
+  read_architecture();
+}
+
+void Pretrained::recognise() {
+  if (are_ours(files_)) return;
+  if (const TimmKind kind = timm_kind(files_); kind != TimmKind::none) {
+    names_ = NamesOf::timm;
+    naming_ = timm_naming(kind);
+    return;
+  }
+  type_ = hugging_face_type(files_);
+  // What no name tells, config.json may.
+  const fs::path config = files_.folder() / "config.json";
+  if (type_.empty() && fs::exists(config)) {
+    const ConfigFile said(config);
+    if (said.has("architecture")) {
+      read_timm(said, told_, files_.path().string());
+    } else if (said.has("model_type")) {
+      type_ = supported_type(said);
+    }
+  }
+  if (!type_.empty()) {
+    const std::string body = body_of(type_);
+    names_ = NamesOf::hugging_face;
+    naming_ = hugging_face_naming(type_, any_begins(files_, body) ? body : "");
+    return;
+  }
+  const bool slowfast = any_begins(files_, "rev_backbone.");
+  throw std::invalid_argument(
+      files_.path().string() + ": its tensors have " +
+      (slowfast ? std::string("the names of SlowFast; convert its .pyth file with "
+                              "tools/convert_slowfast.py, and give what that writes")
+                : std::string("names that are not known; expected those of pareprop, of Hugging "
+                              "Face's ViT, DeiT, Swin or RobertaPreLayerNorm, or of timm's ViT, "
+                              "DeiT, Swin or MViTv2")));
+}
+
+void Pretrained::read_architecture() {
+  const fs::path path = files_.folder() / "config.json";
+  const std::string weights = files_.path().string();
+  if (names_ != NamesOf::pareprop && fs::exists(path)) {
+    const ConfigFile config(path);
+    if (names_ == NamesOf::timm && config.has("architecture")) {
+      architecture_ = read_timm(config, told_, weights);
+      return;
+    }
+    if (names_ == NamesOf::hugging_face && config.has("model_type")) {
+      if (const std::string said = supported_type(config); body_of(said) != body_of(type_)) {
+        config.fail("model_type", said + " contradicts the weights: " + weights +
+                                      " has the names of " + type_ + "; nothing was loaded");
+      }
+      architecture_ = read_hugging_face(config, told_, weights);
+      architecture_->input = read_preprocessor(files_.folder(), type_);
+      return;
+    }
+  }
+  if (told_.family.empty()) return;
+  const Base base = base_of(told_);
+  if (names_ == NamesOf::pareprop && !base.is_exact) return;
+  needs_heads_ = !base.is_exact && (told_.family == "vit" || told_.family == "roberta");
+  architecture_ = by_shapes(base);
+}
+
+Architecture Pretrained::by_shapes(const Base& base) {
+  Architecture found;
+  found.model = base.model;
+  found.sizes = told_.sizes;
+  if (names_ != NamesOf::pareprop) {
+    assumed_ = "no config.json of the model beside " + files_.path().string() +
+               ": what its shapes do not tell (" + (needs_heads_ ? "" : "heads, ") +
+               "eps of norms, image size) is that of " + found.model;
+  }
+  return found;
+}
+
+Adapted Pretrained::load(Model& model, const AdaptOptions& options) const {
+  if (!naming_) return load_adapted(model, files_, own_names(model), options);
+  return load_adapted(model, files_, names_of(model, *naming_), options);
+}
+
+}  // namespace pareprop::models
