@@ -16,7 +16,7 @@ from pathlib import Path
 import frontier
 import report
 from race import Race, WrongGradients, say
-from rows import BARS, CONTESTANTS, FRONTIER, FRONTIER_QUICK_ROWS, FRONTIER_ROWS, QUICK_ROWS, ROWS, chosen
+from rows import BARS, FRONTIER_QUICK_ROWS, FRONTIER_ROWS, QUICK_ROWS, ROWS, candidates, chosen, plain_ones
 from workers import HERE, Workers, WorkerError, environment
 
 
@@ -26,6 +26,7 @@ def parse():
     add = parser.add_argument
     add("--build", type=Path, default=build, help="where CMake built peers_worker, peers_meter and peers_plot")
     add("--frontier", action="store_true", help="throughput against memory: budgets of ours beside torch's own knobs")
+    add("--plain", action="store_true", help="ordinary networks instead of reversible ones, on both sides")
     add("--out", type=Path, help="folder of the results; bench-peers or bench-frontier in build, when not given")
     add("--rows", default="*", help="which rows, patterns separated by commas")
     add("--precisions", default=",".join(sensible_precisions()),
@@ -46,7 +47,8 @@ def parse():
     add("--fresh", action="store_true", help="forget the results that are there")
     add("--list", action="store_true", help="print rows and contestants, and end")
     options = parser.parse_args()
-    options.out = options.out or build / ("bench-frontier" if options.frontier else "bench-peers")
+    name = "bench-frontier" if options.frontier else "bench-peers"
+    options.out = options.out or build / (f"{name}-plain" if options.plain else name)
     return options
 
 
@@ -79,7 +81,7 @@ def settle(options):
         options.gemm_seconds, options.gemm_side = 0.05, 128
     if options.frontier:
         options.gemm_seconds = 0
-    options.contestants = chosen(FRONTIER if options.frontier else CONTESTANTS, options.contestants)
+    options.contestants = chosen(candidates(options.frontier, options.plain), options.contestants)
     options.precisions = chosen(list(BARS), options.precisions)
     options.worker = options.build / "bench" / "peers" / "peers_worker"
     options.meter = None if options.no_meter else options.build / "bench" / "peers" / "libpeers_meter.so"
@@ -138,9 +140,10 @@ def main():
         rows = FRONTIER_QUICK_ROWS if options.quick else FRONTIER_ROWS
     else:
         rows = QUICK_ROWS if options.quick else ROWS
+    if options.plain:
+        rows = plain_ones(rows)
     if options.list:
-        print("rows:", *(row.label for row in rows),
-              "\ncontestants:", *(FRONTIER if options.frontier else CONTESTANTS))
+        print("rows:", *(row.label for row in rows), "\ncontestants:", *candidates(options.frontier, options.plain))
         return 0
     try:
         labels = chosen([row.label for row in rows], options.rows)

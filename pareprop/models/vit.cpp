@@ -64,8 +64,8 @@ PlainViT::PlainViT(const ViTConfig& config, const WeightOptions& weights)
   class_token_ = make.normal(*this, "cls_token", {1, 1, config.width});
   patch_embed_ = register_module("patch_embed", patch_layer(config, make));
   positions_ = make.normal(*this, "pos_embed", {1, config.tokens() + 1, config.width});
-  blocks_ = add_plain_blocks(
-      PlainBlocks(*this, "blocks", attention_blocks(config.depth, block_shape(config), make)));
+  stack_ = add_stack(*this, "blocks", attention_blocks(config.depth, block_shape(config), make),
+                     Coupling::residual);
   norm_ = register_module("norm", std::make_shared<NormLayer>(config.width, config.eps, make));
   head_ = register_module("head",
                           std::make_shared<LinearLayer>(config.width, config.image.classes, make));
@@ -75,7 +75,7 @@ at::Tensor PlainViT::forward(const Batch& batch, const ForwardOptions& options) 
   const at::Tensor tokens = run_outside(*patch_embed_, patches(images(batch), config_.patch));
   const at::Tensor first = class_token_.expand({tokens.size(0), 1, config_.width});
   const at::Tensor x = at::cat({first, tokens}, 1).add(positions_);
-  const at::Tensor y = blocks_->forward(x, {}, *pass_for(options));
+  const at::Tensor y = run_plain(stack_, x, {.extras = {}, .pass = pass_for(options)}, options);
   return head_->forward(norm_->forward(y.select(1, 0)));
 }
 
