@@ -229,11 +229,12 @@ bool learn(plan::JointSearch& search, const PlanFlags& flags, const plan::StepSh
     say(console.err, "plan", "--measure: " + why + "; nothing was timed");
     return estimate();
   };
-  if (search.plain()) return not_measured("the plan of a plain network does not depend on times");
   if (!present) return not_measured("this machine has no " + shape.device.str());
   budget = std::min(budget, plan::free_budget(shape.device));
   if (search.sizes_to_measure(budget).empty()) {
-    return not_measured("not even mode reprop fits in " + plan::exact_bytes(budget));
+    return not_measured("not even mode " +
+                        std::string(name(search.planner().network().leanest_mode())) + " fits in " +
+                        plan::exact_bytes(budget));
   }
   const auto model = make_model(
       flags.network,

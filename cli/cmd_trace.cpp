@@ -36,7 +36,7 @@ struct TraceFlags {
   std::string json;
 };
 
-// An ordinary network has no stacks to recover: unless told otherwise, it is stored.
+// An ordinary network has nothing to recover: unless told otherwise, it is stored.
 Mode mode_of(const TraceFlags& flags, bool given) {
   return !given && flags.network.overrides.plain ? Mode::stored : parse_mode(flags.mode);
 }
@@ -78,14 +78,7 @@ std::string overlap_table(const StepSummary& summary) {
 
 void report(const TraceFlags& flags, const train::RecordedStep& traced, const StepSummary& summary,
             std::ostream& out) {
-  if (summary.stacks.empty()) {
-    out << wrapped(
-               "A plain network has no reversible stacks and no lanes: the trace shows its forward "
-               "and backward pass as a whole.")
-        << "\n";
-  } else {
-    out << overlap_table(summary);
-  }
+  out << overlap_table(summary);
   std::string kinds;
   for (const auto& [kind, seconds] : summary.kinds) {
     kinds += (kinds.empty() ? " " : ", ") + std::string(name(kind)) + " " + milliseconds(seconds);

@@ -33,7 +33,7 @@ std::string check_that_a_double_holds(const std::string& text) {
 
 void add_change_flags(CLI::App& command, models::Overrides& change) {
   command.add_flag("--plain", change.plain,
-                   "Use the ordinary, non-reversible network (modes stored and checkpoint only)");
+                   "Use the ordinary, non-reversible network (modes stored, checkpoint and auto)");
   command.add_option("--width", change.width, "Number of channels (default: the model's)");
   command.add_option("--classes", change.classes, "Number of image classes (default: the model's)");
   command.add_option("--vocabulary", change.vocabulary,
@@ -90,7 +90,7 @@ std::string modes_help() {
   std::vector<std::string> names;
   for (const Mode mode : all_modes()) names.emplace_back(name(mode));
   return "Modes, separated by commas (default: " + join(names, ",") +
-         "; with --plain: stored,checkpoint)";
+         "; with --plain: stored,checkpoint,auto)";
 }
 
 void add_one_step_flags(CLI::App& command, StepFlags& flags) {
@@ -195,7 +195,7 @@ std::string title(const ModelFlags& flags) {
 
 std::vector<Mode> parse_modes(const std::string& text, bool plain) {
   if (text.empty()) {
-    return plain ? std::vector<Mode>{Mode::stored, Mode::checkpoint} : all_modes();
+    return plain ? plain_modes() : all_modes();
   }
   std::vector<Mode> modes;
   for (std::size_t begin = 0; begin <= text.size();) {

@@ -17,12 +17,6 @@ namespace {
 
 std::string bytes(std::int64_t count) { return bytes_text(static_cast<double>(count)); }
 
-std::vector<Mode> modes_of(const plan::Planner& planner) {
-  std::vector<Mode> modes{Mode::stored, Mode::checkpoint};
-  if (!planner.plain()) modes.insert(modes.end(), {Mode::reprop, Mode::pareprop});
-  return modes;
-}
-
 // Of stored training; 0: not known.
 double speed(const PlanReport& report, plan::Seconds seconds) {
   return seconds > plan::Seconds{} ? report.stored_seconds / seconds : 0.0;
@@ -121,24 +115,17 @@ PlanReport report_of(plan::JointSearch& search, const plan::JointPlan& plan, Pla
                     .parts = plan.parts,
                     .flags = plan.departure ? search.allowed()[*plan.departure].flags : "",
                     .modes = {},
-                    .kinds = {},
-                    .plain = search.plain()};
-  // Of a plain network only shares are known.
-  const auto known = [&](plan::Seconds seconds) {
-    return report.plain ? plan::Seconds{} : seconds;
-  };
-  report.seconds = known(plan.seconds);
+                    .kinds = {}};
+  report.seconds = plan.seconds;
   const std::int64_t budget = plan.micro.budget;
-  for (const Mode mode : modes_of(search.planner())) {
+  for (const Mode mode : search.planner().network().modes()) {
     const plan::JointPlan one = search.in_mode(mode, budget);
     report.modes.push_back(kind_row(std::string(name(mode)), one));
-    report.modes.back().seconds = known(one.seconds);
   }
   report.stored_seconds = report.modes.front().seconds;
   const auto add = [&](const plan::JointPlan& one, const std::string& name,
                        const std::string& flags = {}) {
     report.kinds.push_back(kind_row(name, one, flags));
-    report.kinds.back().seconds = known(one.seconds);
   };
   add(search.best_whole(budget), parts_name(1));
   if (const auto parts = search.best_in_parts(budget)) {
@@ -191,7 +178,7 @@ std::string plan_text(const PlanReport& report) {
         "This machine has no " + title.absent +
         ": speeds are shares of multiply-accumulates, and nobody has compared such a plan with "
         "a real device yet.\n";
-  } else if (!title.measured && !report.plain) {
+  } else if (!title.measured) {
     words +=
         "Times are estimates from multiply-accumulates; 'pareprop plan --measure' times real "
         "steps.\n";

@@ -45,7 +45,6 @@ struct PlanReport {
   std::vector<Row> kinds;  // the fastest plan of each kind
   std::optional<Price> up = {}, down = {};
   plan::Seconds stored_seconds = {};
-  bool plain = false;
 };
 PlanReport report_of(plan::JointSearch& search, const plan::JointPlan& plan, PlanTitle title);
 

@@ -14,7 +14,13 @@ class Row:
     def label(self):
         length = f"x{self.overrides['length']}" if "length" in self.overrides else ""
         pixels = f"-{self.overrides['image_size']}px" if "image_size" in self.overrides else ""
-        return f"{self.model}-b{self.batch}{length}{pixels}"
+        plain = "-plain" if self.plain else ""
+        return f"{self.model}-b{self.batch}{length}{pixels}{plain}"
+
+    @property
+    def plain(self):
+        """An ordinary network, on both sides."""
+        return self.overrides.get("plain", False)
 
     def admits(self, name, precision):
         """torch_matmul keeps a score for every two tokens, tens of GB for the long rows; a part of a batch is
@@ -52,10 +58,17 @@ LONG_ROWS = [Row("vit_small", 1, {"image_size": 1024}), Row("roberta_base", 1, {
 FRONTIER_ROWS = [Row("vit_small", 32), Row("swin_tiny", 16), Row("roberta_base", 8, {"length": 128}), *LONG_ROWS]
 FRONTIER_QUICK_ROWS = [row for row in QUICK_ROWS if row.model in ("vit_tiny", "swin_tiny")]
 
+
+def plain_ones(rows):
+    """The ordinary networks of these sizes, as far as they are here in PyTorch too."""
+    return [Row(row.model, row.batch, {**row.overrides, "plain": True}) for row in rows
+            if row not in LONG_ROWS and not row.model.startswith("mvit")]
+
 OURS = ["ours_stored", "ours_checkpoint", "ours_reprop", "ours_pareprop", "ours_auto"]
 STORED_FORMS = {"torch_sdpa": "sdpa", "torch_matmul": "matmul"}
 # These use the attention of the faster of the forms.
 OTHER_RIVALS = ["torch_compile", "torch_checkpoint", "torch_reversible"]
+REVERSIBLE = ["ours_reprop", "ours_pareprop", "torch_reversible"]
 HUGGING_FACE = "hugging_face"
 CONTESTANTS = OURS + list(STORED_FORMS) + OTHER_RIVALS + [HUGGING_FACE]
 HUGGING_FACE_FAMILIES = ("vit", "swin", "roberta")
@@ -83,6 +96,15 @@ FRONTIER = ["ours_reprop", "ours_pareprop", *BUDGETS, "ours_stored",
 # gradients that were rounded); a wrong one, about 1.
 BARS = {"fp32": 1e-3, "bf16": 1e-1}
 RIVALS_BARS = {"fp32": 1e-3, "bf16": 5e-1}
+
+
+def candidates(frontier, plain):
+    """Ordinary networks cannot be reversed, and those of Hugging Face are others."""
+    names = FRONTIER if frontier else CONTESTANTS
+    if not plain:
+        return names
+    others = [name for name in names if name not in REVERSIBLE and name not in (HUGGING_FACE, "ours_checkpoint")]
+    return ["ours_checkpoint", *others]
 
 
 def is_ours(name):

@@ -16,7 +16,7 @@ from pathlib import Path
 import frontier
 import report
 from race import NobodyLeft, Race, say
-from rows import BARS, CONTESTANTS, FRONTIER, FRONTIER_QUICK_ROWS, FRONTIER_ROWS, QUICK_ROWS, ROWS, chosen
+from rows import BARS, FRONTIER_QUICK_ROWS, FRONTIER_ROWS, QUICK_ROWS, ROWS, candidates, chosen, plain_ones
 from workers import HERE, Workers, WorkerError, environment
 
 
@@ -28,8 +28,8 @@ def parse():
     add("--frontier", action="store_true", help="throughput against memory: budgets of ours beside torch's own knobs")
     add("--totals", action="store_true",
         help="of the frontier: budgets and verdicts are of all tensors, not of activations alone")
-    add("--out", type=Path,
-        help="folder of the results; bench-peers, bench-frontier or bench-frontier-totals in build, when not given")
+    add("--plain", action="store_true", help="ordinary networks instead of reversible ones, on both sides")
+    add("--out", type=Path, help="folder of the results; bench-peers, bench-frontier or the like in build, when not given")
     add("--rows", default="*", help="which rows, patterns separated by commas")
     add("--precisions", default=",".join(sensible_precisions()),
         help="fp32, bf16; by default bf16 only where the CPU has the vectors that torch's bf16 products need")
@@ -54,7 +54,8 @@ def parse():
     if options.totals and not options.frontier:
         parser.error("--totals: expected with --frontier")
     name = "bench-frontier" if options.frontier else "bench-peers"
-    options.out = options.out or build / (name + "-totals" if options.totals else name)
+    kind = ("-totals" if options.totals else "") + ("-plain" if options.plain else "")
+    options.out = options.out or build / (name + kind)
     return options
 
 
@@ -89,7 +90,7 @@ def settle(options):
         options.gemm_seconds = 0
     else:
         options.leave_at = None  # ratios are of all
-    options.contestants = chosen(FRONTIER if options.frontier else CONTESTANTS, options.contestants)
+    options.contestants = chosen(candidates(options.frontier, options.plain), options.contestants)
     options.precisions = chosen(list(BARS), options.precisions)
     options.worker = options.build / "bench" / "peers" / "peers_worker"
     options.meter = None if options.no_meter else options.build / "bench" / "peers" / "libpeers_meter.so"
@@ -148,9 +149,10 @@ def main():
         rows = FRONTIER_QUICK_ROWS if options.quick else FRONTIER_ROWS
     else:
         rows = QUICK_ROWS if options.quick else ROWS
+    if options.plain:
+        rows = plain_ones(rows)
     if options.list:
-        print("rows:", *(row.label for row in rows),
-              "\ncontestants:", *(FRONTIER if options.frontier else CONTESTANTS))
+        print("rows:", *(row.label for row in rows), "\ncontestants:", *candidates(options.frontier, options.plain))
         return 0
     try:
         labels = chosen([row.label for row in rows], options.rows)

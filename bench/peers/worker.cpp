@@ -53,6 +53,8 @@ models::Overrides overrides_of(const json& job) {
       change.classes = value;
     } else if (key == "length") {
       change.length = value;
+    } else if (key == "plain") {
+      change.plain = value;
     } else if (key == "vocabulary") {
       change.vocabulary = value;
     } else {

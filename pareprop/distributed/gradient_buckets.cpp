@@ -159,8 +159,14 @@ void GradientBuckets::fill(Bucket& bucket, Part& part, const at::Tensor& gradien
   ++bucket.filled;
 }
 
+bool GradientBuckets::sleeps(const Bucket& bucket) {
+  return std::none_of(bucket.parts.begin(), bucket.parts.end(),
+                      [](const Part& part) { return part.parameter.requires_grad(); });
+}
+
 void GradientBuckets::fill_rest() {
   for (Bucket& bucket : buckets_) {
+    if (sleeps(bucket)) continue;
     for (Part& part : bucket.parts) {
       if (part.filled) continue;
       fill(bucket, part, part.earlier.defined() ? part.earlier : part.parameter.grad());
@@ -174,6 +180,7 @@ void GradientBuckets::send_filled() {
   ProcessGroup& group = shares_.group();
   for (; next_ < buckets_.size(); ++next_) {
     Bucket& bucket = buckets_[next_];
+    if (sleeps(bucket)) continue;
     if (bucket.filled < bucket.parts.size()) return;
     bucket.sent_at = TraceRecorder::now();
     bucket.sending =
@@ -194,6 +201,7 @@ void GradientBuckets::record(std::size_t number) const {
 
 void GradientBuckets::receive(std::size_t number) {
   Bucket& bucket = buckets_[number];
+  if (!bucket.sending) return;  // it sleeps
   bucket.sending->wait();
   record(number);
   bucket.sending.reset();
@@ -215,7 +223,9 @@ void GradientBuckets::finish() {
     Bucket& bucket = buckets_[number];
     for (Part& part : bucket.parts) {
       at::Tensor& gradient = part.parameter.mutable_grad();
-      if (takes()) {
+      if (!part.parameter.requires_grad()) {
+        gradient.reset();
+      } else if (takes()) {
         gradient = bucket.flat.defined() ? slice(bucket, part) : at::Tensor();
       } else if (gradient.defined()) {
         gradient.copy_(slice(bucket, part));

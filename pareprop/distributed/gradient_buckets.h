@@ -25,7 +25,8 @@ namespace pareprop::distributed {
 // owner of a bucket alone gets the mean: it keeps the bucket as the gradients of its parameters.
 // The others free theirs as soon as it was sent.
 //
-// In a group of one process nothing is copied and nothing sent.
+// Parameters that do not require gradient at the moment get none. In a group of one process nothing
+// is copied and nothing sent.
 class GradientBuckets {
  public:
   static constexpr std::int64_t kBucketBytes = Shares::kParcelBytes;
@@ -70,6 +71,8 @@ class GradientBuckets {
     std::unique_ptr<Pending> sending = {};
     double sent_at = 0.0;
   };
+  // None of its parameters is trained at the moment: nothing is sent.
+  static bool sleeps(const Bucket& bucket);
   struct Place {
     std::size_t bucket = 0, part = 0;
   };

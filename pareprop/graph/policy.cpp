@@ -66,4 +66,9 @@ const std::vector<Mode>& preset_modes() {
   return modes;
 }
 
+const std::vector<Mode>& plain_modes() {
+  static const std::vector<Mode> modes{Mode::stored, Mode::checkpoint, Mode::automatic};
+  return modes;
+}
+
 }  // namespace pareprop

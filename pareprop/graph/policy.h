@@ -45,5 +45,7 @@ Mode parse_mode(std::string_view text);
 const std::vector<Mode>& all_modes();
 // All modes except `auto`: those with a fixed plan.
 const std::vector<Mode>& preset_modes();
+// Those of networks that cannot be reversed.
+const std::vector<Mode>& plain_modes();
 
 }  // namespace pareprop

@@ -1,5 +1,6 @@
 #include "pareprop/graph/schedule.h"
 
+#include <algorithm>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -13,21 +14,24 @@ class Builder {
   Builder(const KeepPlan& plan, const ScheduleOptions& options, int ready)
       : plan_(plan),
         options_(options),
-        steps_(static_cast<int>(plan.branches.size())),
+        steps_(plan.steps()),
+        lookahead_(is_reversible(plan.coupling) ? options.lookahead
+                                                : std::max(1, options.lookahead)),
         ready_(ready) {
-    const auto count = static_cast<std::size_t>(steps_);
-    recover_.assign(count, -1);
-    gradient_.assign(count, -1);
-    weight_gradient_.assign(count, -1);
-    update_.assign(count / 2, -1);
+    const auto steps = static_cast<std::size_t>(steps_);
+    recover_.assign(steps, -1);
+    gradient_.assign(steps, -1);
+    weight_gradient_.assign(steps, -1);
+    update_.assign(static_cast<std::size_t>(plan.depth()), -1);
   }
 
   TaskGraph build(const KeepPlan* below) {
-    const int ahead = options_.overlap ? options_.lookahead : 0;
+    const int ahead = options_.overlap ? lookahead_ : 0;
     int recovered = 0, recovered_below = 0;
     for (int s = 0; s < steps_; ++s) {
       // Recovery is added as early as its edges allow, so that its lane is never held up by order.
-      for (; recovered < steps_ && recovered <= s + ahead; ++recovered) add_recover(recovered);
+      const int last = std::max(s + ahead, recover_position(branch(s)));
+      for (; recovered < steps_ && recovered <= last; ++recovered) add_recover(recovered);
       if (below != nullptr && options_.overlap) {
         for (; recovered_below <= s + ahead - steps_; ++recovered_below) {
           add_recover_below(*below, recovered_below);
@@ -44,7 +48,8 @@ class Builder {
 
  private:
   bool deferred() const { return options_.overlap && options_.deferred > 0; }
-  int branch(int s) const { return steps_ - 1 - s; }
+  int branch(int s) const { return plan_.count() - 1 - s; }
+  int recover_position(int k) const { return recovered_at(plan_.coupling, plan_.count(), k); }
 
   // With recovery on one lane and gradients on the other, one of two waited for a twelfth of the
   // time (vit_base), mostly for a weight gradient that the other had begun while its own next
@@ -59,7 +64,7 @@ class Builder {
   }
 
   bool fixed_lanes() const { return options_.overlap && !any_lane(); }
-  int lane(int k) const { return fixed_lanes() ? fixed_lane(k, options_.lookahead) : 0; }
+  int lane(int k) const { return fixed_lanes() ? fixed_lane(k, lookahead_) : 0; }
   int weight_lane(int k) const { return fixed_lanes() && options_.lanes > 2 ? 2 : lane(k); }
 
   int add(Task task) {
@@ -80,13 +85,13 @@ class Builder {
   // A deferred weight gradient holds its branch's tape as well.
   void bound_recover(Task& task, int s) {
     if (!options_.overlap) return;
-    need(task, gradient_, s - 1 - options_.lookahead);
-    for (; bounded_ < s - options_.lookahead; ++bounded_) need(task, weight_gradient_, bounded_);
+    need(task, gradient_, s - 1 - lookahead_);
+    for (; bounded_ < s - lookahead_; ++bounded_) need(task, weight_gradient_, bounded_);
   }
 
   void add_recover(int s) {
-    const int k = branch(s);
-    if (s < ready_ || !plan_.branches[static_cast<std::size_t>(k)].needs_recover()) return;
+    const int k = recovered_at(plan_.coupling, plan_.count(), s);
+    if (s < ready_ || !plan_.at(k).needs_recover()) return;
     Task task{.kind = TaskKind::recover, .branch = k, .lane = lane(k)};
     need_last_recover(task);
     bound_recover(task, s);
@@ -94,10 +99,9 @@ class Builder {
   }
 
   void add_recover_below(const KeepPlan& below, int j) {
-    const int count = static_cast<int>(below.branches.size());
-    if (j >= count) return;
-    const int k = count - 1 - j;
-    if (!below.branches[static_cast<std::size_t>(k)].needs_recover()) return;
+    if (j >= below.steps()) return;
+    const int k = recovered_at(below.coupling, below.count(), j);
+    if (!below.at(k).needs_recover()) return;
     Task task{.kind = TaskKind::recover, .branch = k, .lane = lane(k), .stack = 1};
     need_last_recover(task);
     bound_recover(task, steps_ + j);
@@ -107,7 +111,7 @@ class Builder {
   void add_gradient(int s) {
     const int k = branch(s);
     Task task{.kind = TaskKind::gradient, .branch = k, .lane = lane(k)};
-    need(task, recover_, s);
+    need(task, recover_, recover_position(k));
     need(task, gradient_, s - 1);
     if (deferred()) need(task, weight_gradient_, s - 1 - options_.deferred);
     if (k % 2 == 1) need(task, update_, k / 2 + 2);
@@ -125,7 +129,7 @@ class Builder {
   void add_update(int block) {
     Task task{.kind = TaskKind::update, .branch = 2 * block, .lane = weight_lane(2 * block)};
     const std::vector<int>& last = deferred() ? weight_gradient_ : gradient_;
-    for (const int k : {2 * block + 1, 2 * block}) need(task, last, steps_ - 1 - k);
+    for (const int k : {2 * block + 1, 2 * block}) need(task, last, plan_.count() - 1 - k);
     need(task, update_, block + 1);
     update_[static_cast<std::size_t>(block)] = add(std::move(task));
   }
@@ -133,6 +137,7 @@ class Builder {
   const KeepPlan& plan_;
   const ScheduleOptions& options_;
   const int steps_;
+  const int lookahead_;
   const int ready_;
   std::vector<Task> tasks_;
   std::vector<int> recover_, gradient_, weight_gradient_;  // task ids by step, -1: none

@@ -38,8 +38,11 @@ struct ScheduleOptions {
 // which bounds the gradients that are alive to those of two blocks.
 // With LaneRule::fixed weight_gradient(s) also needs weight_gradient(s - 1). Lanes are streams
 // then, where no lock orders what two of them add to a shared parameter or hand to whoever watches.
+// One stream (KeepPlan::coupling) is recovered block by block, F before G, so gradient(0) needs two
+// recoveries, and a lookahead of at least 1: a smaller one counts as 1.
 // Without overlap everything is on lane 0, LaneRule::fixed, as recover(0) gradient(0) recover(1)
-// gradient(1) ...: one branch's tape at a time.
+// gradient(1) ...: one branch's tape at a time, or in one stream those of one block.
+// Branches below KeepPlan::first have no tasks.
 
 // The backward pass of one stack. `ready` topmost branches were recovered in advance. When `below`
 // is given, the graph ends with the recovery of its topmost branches (Task::stack 1) as far as it

@@ -6,6 +6,19 @@
 
 namespace pareprop {
 
+int StackPlan::ahead(bool streams, Coupling coupling) const {
+  if (is_reversible(coupling)) return lookahead.value_or(streams ? 1 : 2);
+  return std::max(lookahead.value_or(2), streams ? 2 : 1);
+}
+
+int StackPlan::kept_tail(bool streams, Coupling coupling) const {
+  if (tail) return *tail;
+  const int alive = overlap ? ahead(streams, coupling) + 1 : 1;
+  if (is_reversible(coupling)) return alive;
+  constexpr int kBlock = 2;
+  return std::max(kBlock, alive / kBlock * kBlock);
+}
+
 bool StepPlan::overlaps() const {
   return std::any_of(stacks.begin(), stacks.end(), [](const StackPlan& s) { return s.overlap; });
 }
@@ -86,6 +99,14 @@ StepPlan plan_of(Mode mode, const std::vector<int>& depths) {
   return plan;
 }
 
+StepPlan recomputing_plan(bool overlap, const std::vector<int>& depths, Coupling coupling) {
+  StepPlan plan = plan_of(overlap ? Mode::pareprop : Mode::reprop, depths);
+  for (StackPlan& stack : plan.stacks) {
+    std::fill(stack.policies.begin(), stack.policies.end(), leanest_policy(coupling));
+  }
+  return plan;
+}
+
 StepPlan uniform_plan(Policy policy, bool overlap, const std::vector<int>& depths) {
   StepPlan plan;
   for (const int depth : depths) {
@@ -96,7 +117,7 @@ StepPlan uniform_plan(Policy policy, bool overlap, const std::vector<int>& depth
   return plan;
 }
 
-void check_plan(const StackPlan& plan, int depth) {
+void check_plan(const StackPlan& plan, int depth, Coupling coupling) {
   const auto fail = [](const std::string& expected, int got) {
     throw std::invalid_argument("stack plan: expected " + expected + ", got " +
                                 std::to_string(got));
@@ -104,6 +125,15 @@ void check_plan(const StackPlan& plan, int depth) {
   if (static_cast<int>(plan.policies.size()) != depth) {
     fail("one policy for each of " + std::to_string(depth) + " blocks",
          static_cast<int>(plan.policies.size()));
+  }
+  const auto allowed = policies_of(coupling);
+  for (const Policy policy : plan.policies) {
+    if (std::find(allowed.begin(), allowed.end(), policy) != allowed.end()) continue;
+    throw std::invalid_argument("a plain network cannot be trained with policy " +
+                                std::string(name(policy)) +
+                                ": its blocks have no inverse. Use mode stored, checkpoint or auto "
+                                "(policies store, products and checkpoint), or the reversible "
+                                "network");
   }
   if (plan.ahead() < 0) fail("a lookahead of 0 or more branches", plan.ahead());
   if (plan.deferred < 0) fail("0 or more deferred branches", plan.deferred);

@@ -3,7 +3,7 @@
 #include <optional>
 #include <vector>
 
-#include "pareprop/graph/policy.h"
+#include "pareprop/graph/coupling.h"
 
 namespace pareprop {
 
@@ -16,7 +16,8 @@ struct StackPlan {
   // and `lanes` have an effect.
   bool overlap = false;
   // How many branches recovery may be ahead of the gradients; 2 is one block. None: 2, or on an
-  // accelerator 1, which is enough for two streams, each of which has memory of its own.
+  // accelerator 1, which is enough for two streams, each of which has memory of its own. Ordinary
+  // blocks, whose F and G are run again together, need 1 at least, on an accelerator 2.
   std::optional<int> lookahead = std::nullopt;
   // How many branches may wait for their weight gradients; 0: none is deferred.
   int deferred = 2;
@@ -27,10 +28,9 @@ struct StackPlan {
   // before the loss.
   std::optional<int> tail = std::nullopt;
 
-  int ahead(bool streams = false) const { return lookahead.value_or(streams ? 1 : 2); }
-  int kept_tail(bool streams = false) const {
-    return tail.value_or(overlap ? ahead(streams) + 1 : 1);
-  }
+  // In a stack whose branches are coupled like this. One stream is recovered block by block.
+  int ahead(bool streams = false, Coupling coupling = Coupling::reversible) const;
+  int kept_tail(bool streams = false, Coupling coupling = Coupling::reversible) const;
   bool operator==(const StackPlan&) const = default;
 };
 
@@ -50,6 +50,10 @@ StackPlan plan_of(Mode mode, int depth);
 // The same for a network whose stacks have so many blocks. Only the last stack has a tail.
 StepPlan plan_of(Mode mode, const std::vector<int>& depths);
 
+// The plan of mode pareprop, or of reprop, in which blocks that cannot be reversed are
+// checkpointed: nothing is stored but what the branches are run again from.
+StepPlan recomputing_plan(bool overlap, const std::vector<int>& depths, Coupling coupling);
+
 // One policy for all blocks, with or without overlap; the rest is as in plan_of().
 StepPlan uniform_plan(Policy policy, bool overlap, const std::vector<int>& depths);
 
@@ -57,7 +61,8 @@ StepPlan uniform_plan(Policy policy, bool overlap, const std::vector<int>& depth
 // blocks have that policy, `pareprop` if recovery overlaps, else `reprop`.
 Mode nearest_mode(const StepPlan& plan);
 
-// Throws std::invalid_argument if the plan does not fit a stack of `depth` blocks.
-void check_plan(const StackPlan& plan, int depth);
+// Throws std::invalid_argument if the plan does not fit a stack of `depth` blocks, or has a policy
+// that blocks that are coupled like this cannot have.
+void check_plan(const StackPlan& plan, int depth, Coupling coupling = Coupling::reversible);
 
 }  // namespace pareprop

@@ -15,10 +15,17 @@ namespace pareprop {
 // The outputs are u[2N] and u[2N+1]. Block i owns branches 2i (F) and 2i+1 (G); its inputs are
 // u[2i] and u[2i+1]. Everything below is written for one branch k: there is no even or odd case,
 // and so no depth at which the last step differs from the others.
+// An ordinary network has one stream, v[0] = x, and the output is v[2N]:
+//     v[k+1] = v[k] + B[k](v[k])                        forward (Coupling::residual)
+//     v[k+1] = B[k](v[k])                               forward (Coupling::sequential)
+//     dv[k]  = dv[k+1] + B[k]'(v[k])^T dv[k+1]          gradient (the first term if residual)
+// Nothing can be recovered there but from below: v[2i+1] from v[2i], by running F of block i again.
+// Tasks and plans are the same; coupling.h says what a branch reads and makes, and which is
+// recovered first.
 
 // In the order in which a lane that is free prefers them (LaneRule::any).
 enum class TaskKind {
-  recover,          // rebuild the tape of branch k and, where it is needed, u[k]
+  recover,          // rebuild the tape of branch k and, where it is needed, u[k] (or v[k+1])
   gradient,         // du[k+1] from du[k+2]; weight gradients too, unless they are deferred
   weight_gradient,  // the weight gradients that were deferred
   update,           // whoever takes the gradients of block k / 2 gets them: an optimizer

@@ -32,11 +32,9 @@ Cost cost_of(Model& model) {
   const NetworkRestored restored(model);
   memory::install_meta_meter();
   const Batch batch = model.example(1, 0);
-  const bool plain = model.stacks().empty();
   return {.macs = forward_macs(model, batch),
           .activation_bytes_stored = activation_peak(model, batch, Mode::stored),
-          .activation_bytes_reversible =
-              activation_peak(model, batch, plain ? Mode::checkpoint : Mode::reprop)};
+          .activation_bytes_reversible = activation_peak(model, batch, model.leanest_mode())};
 }
 
 }  // namespace pareprop::models

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "pareprop/ops/random_stream.h"
+#include "pareprop/reversible/checkpoint.h"
 
 namespace pareprop::models {
 
@@ -19,6 +20,13 @@ at::Tensor Model::loss(const Batch& batch, const ForwardOptions& options, at::Te
 Model::ScoredLoss Model::scored_loss(const Batch& batch, const ForwardOptions& options) {
   const at::Tensor scores = forward(batch, options);
   return {at::cross_entropy_loss(scores, row_targets(batch)), scores.detach()};
+}
+
+void Model::train_only(const std::function<bool(const std::string& name)>& trains) {
+  for (auto& parameter : named_parameters()) {
+    parameter.value().set_requires_grad(trains(parameter.key()));
+  }
+  tagged_.reset();  // those that are trained get tags again
 }
 
 // An embedding that is also the output layer gets gradients from elsewhere.
@@ -65,39 +73,18 @@ std::vector<at::Tensor> Model::step_to_inputs(std::int64_t samples,
   return differentiable ? std::vector<at::Tensor>{batch.input.grad()} : std::vector<at::Tensor>{};
 }
 
-std::vector<int> Model::depths() const {
-  std::vector<int> depths = Network::depths();
-  for (const auto& blocks : plain_blocks_) depths.push_back(blocks->depth());
-  return depths;
-}
-
-StepPlan Model::plan() const {
-  StepPlan plan = Network::plan();
-  for (const auto& blocks : plain_blocks_) plan.stacks.push_back(blocks->plan());
-  return plan;
-}
-
-void Model::set_plan(const StepPlan& plan) {
-  if (plain_blocks_.empty()) return Network::set_plan(plan);
-  check_step_plan(plan);
-  for (const StackPlan& part : plan.stacks) check_plain_plan(part);
-  set_recompute_between(plan.recompute_between);
-  for (std::size_t i = 0; i < plain_blocks_.size(); ++i) {
-    plain_blocks_[i]->set_plan(plan.stacks[i]);
-  }
-}
-
-void Model::set_options(const StackOptions& options) {
-  Network::set_options(options);
-  for (const auto& blocks : plain_blocks_) blocks->set_precision(options.precision);
-}
-
 at::Tensor Model::run_between(const Branch& module, const at::Tensor& x, std::uint64_t stage,
                               std::uint64_t part, const Pass& pass,
                               const ForwardOptions& options) const {
   const RandomKey key = pass.random_key({stage, part, 0});
-  const bool recompute = recompute_between() && !options.reference;
-  return run_plain(module, x, {}, key, recompute, precision()).to(x.scalar_type());
+  if (recompute_between() && !options.reference) {
+    return checkpoint(module, x, {.random_key = key, .precision = precision()}).to(x.scalar_type());
+  }
+  RandomStream random(key);
+  const RandomScope random_scope(random);
+  const auto device = x.device().type();
+  const AutocastScope scope(device, AutocastState::of_this_thread(device, precision()));
+  return module(x, {}).to(x.scalar_type());
 }
 
 at::Tensor Model::run_outside(LinearLayer& layer, const at::Tensor& x) const {
@@ -117,14 +104,22 @@ at::TensorOptions Model::weight_options() const {
   return all.empty() ? at::TensorOptions() : all.front().options().requires_grad(false);
 }
 
-Stack Model::add_stack(torch::nn::Module& owner, const std::string& name,
-                       std::vector<Block> blocks) {
-  stacks_.push_back(owner.register_module(name, Stack(std::move(blocks))));
+Stack Model::add_stack(torch::nn::Module& owner, const std::string& name, std::vector<Block> blocks,
+                       Coupling coupling) {
+  stacks_.push_back(owner.register_module(name, Stack(std::move(blocks), coupling)));
   return stacks_.back();
 }
 
-std::shared_ptr<PlainBlocks> Model::add_plain_blocks(PlainBlocks blocks) {
-  return plain_blocks_.emplace_back(std::make_shared<PlainBlocks>(std::move(blocks)));
+Stack Model::add_plain_row(torch::nn::Module& row, int first, std::vector<Block> blocks) {
+  Stack stack(std::move(blocks), Coupling::residual);
+  for (const auto& block : stack->children()) row.register_module(std::to_string(first++), block);
+  return stacks_.emplace_back(stack);
+}
+
+at::Tensor Model::run_plain(const Stack& stack, const at::Tensor& x, const CallOptions& call,
+                            const ForwardOptions& options) {
+  Stack same = stack;
+  return options.reference ? same->reference(x, call) : same->forward(x, call);
 }
 
 std::shared_ptr<Pass> Model::pass_for(const ForwardOptions& options) {

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 #include <torch/nn/module.h>
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -10,7 +11,6 @@
 
 #include "pareprop/data/batch.h"
 #include "pareprop/models/layers.h"
-#include "pareprop/models/plain_blocks.h"
 #include "pareprop/reversible/network.h"
 
 namespace pareprop::models {
@@ -24,7 +24,7 @@ struct ForwardOptions {
   bool reference = false;
 };
 
-// A network that can be trained: reversible stacks inside, or (plain) ordinary blocks.
+// A network that can be trained: stacks of reversible blocks inside, or (plain) of ordinary ones.
 class Model : public torch::nn::Module, public Network {
  public:
   // Scores (rows, classes). A row is a sample, or a token that is scored.
@@ -45,18 +45,13 @@ class Model : public torch::nn::Module, public Network {
 
   const std::vector<Stack>& stacks() const override { return stacks_; }
   std::vector<at::Tensor> weights() const override { return parameters(); }
+  // Parameters for whose names `trains` is false are frozen, the others are not.
+  void train_only(const std::function<bool(const std::string& name)>& trains);
   std::vector<at::Tensor> block_weights() const override;
   // The data is example(samples, seed of the pass).
   void step(std::int64_t samples, const std::shared_ptr<Pass>& pass) override;
   std::vector<at::Tensor> step_to_inputs(std::int64_t samples,
                                          const std::shared_ptr<Pass>& pass) override;
-
-  // In a plain network a plan has policies for its rows of blocks, and only store or checkpoint:
-  // set_plan() throws std::invalid_argument for others.
-  std::vector<int> depths() const override;
-  StepPlan plan() const override;
-  void set_plan(const StepPlan& plan) override;
-  void set_options(const StackOptions& options) override;
 
   std::int64_t parameter_count() const;
   at::TensorOptions weight_options() const;  // dtype and device of the weights
@@ -70,9 +65,14 @@ class Model : public torch::nn::Module, public Network {
   virtual ScoredLoss scored_loss(const Batch& batch, const ForwardOptions& options);
 
   // Registers the stack as `name` in `owner`, a part of this model or the model itself.
-  Stack add_stack(torch::nn::Module& owner, const std::string& name, std::vector<Block> blocks);
-  // Adds the next row of blocks of a plain network, from input to output.
-  std::shared_ptr<PlainBlocks> add_plain_blocks(PlainBlocks blocks);
+  Stack add_stack(torch::nn::Module& owner, const std::string& name, std::vector<Block> blocks,
+                  Coupling coupling = Coupling::reversible);
+  // The same of ordinary blocks that have other modules before or behind them: the blocks
+  // themselves are registered in `row`, as `first`, first + 1, ...
+  Stack add_plain_row(torch::nn::Module& row, int first, std::vector<Block> blocks);
+  // Runs a stack of one stream.
+  static at::Tensor run_plain(const Stack& stack, const at::Tensor& x, const CallOptions& call,
+                              const ForwardOptions& options);
   std::shared_ptr<Pass> pass_for(const ForwardOptions& options);
 
   // Runs a part between stacks, in the precision of the stacks; the result has the type of x. The
@@ -85,7 +85,6 @@ class Model : public torch::nn::Module, public Network {
 
  private:
   std::vector<Stack> stacks_;
-  std::vector<std::shared_ptr<PlainBlocks>> plain_blocks_;  // none in a reversible network
   std::uint64_t steps_ = 0;
   std::optional<TaggedGradients> tagged_;  // from the first loss on
 };

@@ -4,6 +4,7 @@
 
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "pareprop/ops/random_stream.h"
 
@@ -49,13 +50,7 @@ Block block_of(const PoolingShape& f, std::int64_t mlp_hidden, WeightMaker& make
   return {attention, std::make_shared<Mlp>(f.width, mlp_hidden, f.eps, f.drop, make)};
 }
 
-Branch plain_block(const ResizingShape& shape, WeightMaker& make) {
-  if (shape.f.q_stride > 1 || shape.f.in != shape.out) {
-    return std::make_shared<ResizingBlock>(shape, make);
-  }
-  Block block = block_of(shape.f, shape.mlp_hidden, make);
-  return std::make_shared<PlainBlock>(std::move(block.f), std::move(block.g));
-}
+bool resizes(const ResizingShape& shape) { return shape.f.q_stride > 1 || shape.f.in != shape.out; }
 
 std::shared_ptr<PatchConv> patch_conv(const MViTConfig& c, WeightMaker& make) {
   return std::make_shared<PatchConv>(c.image.channels, c.width, c.patch_kernel, c.patch_stride,
@@ -208,7 +203,13 @@ PlainMViT::PlainMViT(const MViTConfig& config, const WeightOptions& weights)
   for (std::size_t i = 0; i < config.stages.size(); ++i) {
     const int first = number, depth = config.stages[i].depth;
     const bool last_widens = config.widen_in_mlp && i + 1 < config.stages.size();
-    std::vector<Branch> blocks;
+    const auto row = add_list(*add_list(*list, std::to_string(i)), "blocks");
+    Stage stage;
+    std::vector<Block> blocks;
+    const auto add_ordinary = [&] {
+      if (blocks.empty()) return;
+      stage.stack = add_plain_row(*row, stage.first ? 1 : 0, std::exchange(blocks, {}));
+    };
     for (; number < first + depth; ++number) {
       ResizingShape shape{.f = i > 0 && number == first ? transition_shape(config, i, number)
                                                         : attention_shape(config, i, number)};
@@ -216,10 +217,17 @@ PlainMViT::PlainMViT(const MViTConfig& config, const WeightOptions& weights)
       shape.mlp_hidden = config.mlp_ratio * shape.f.width;
       shape.out = width_of(config, last_widens && number + 1 == first + depth ? i + 1 : i);
       width = shape.out;
-      blocks.push_back(plain_block(shape, make));
+      if (!resizes(shape)) {
+        blocks.push_back(block_of(shape.f, shape.mlp_hidden, make));
+        continue;
+      }
+      add_ordinary();
+      auto& resizing = number == first ? stage.first : stage.last;
+      resizing = row->register_module(std::to_string(number - first),
+                                      std::make_shared<ResizingBlock>(shape, make));
     }
-    stages_.push_back(add_plain_blocks(
-        PlainBlocks(*add_list(*list, std::to_string(i)), "blocks", std::move(blocks), first)));
+    add_ordinary();
+    stages_.push_back(std::move(stage));
   }
   const std::int64_t end = width_of(config, config.stages.size() - 1);
   norm_ = register_module("norm", std::make_shared<NormLayer>(end, config.eps, make));
@@ -229,7 +237,13 @@ PlainMViT::PlainMViT(const MViTConfig& config, const WeightOptions& weights)
 at::Tensor PlainMViT::forward(const Batch& batch, const ForwardOptions& options) {
   const auto pass = pass_for(options);
   at::Tensor x = embed(*patch_embed_, positions_, images(batch));
-  for (const auto& stage : stages_) x = stage->forward(x, {}, *pass);
+  const CallOptions call{.extras = {}, .pass = pass};
+  for (std::size_t i = 0; i < stages_.size(); ++i) {
+    const auto& [first, stack, last] = stages_[i];
+    if (first) x = run_between(first, x, i, 0, *pass, options);
+    if (!stack.is_empty()) x = run_plain(stack, x, call, options);
+    if (last) x = run_between(last, x, i, 1, *pass, options);
+  }
   return classify(config_, x, *norm_, *head_);
 }
 

@@ -7,7 +7,6 @@
 #include "pareprop/models/image_model.h"
 #include "pareprop/models/layers.h"
 #include "pareprop/models/mvit_parts.h"
-#include "pareprop/models/plain_blocks.h"
 
 namespace pareprop::models {
 
@@ -105,10 +104,16 @@ class PlainMViT : public ImageModel {
   const MViTConfig& config() const { return config_; }
 
  private:
+  struct Stage {
+    std::shared_ptr<ResizingBlock> first;  // null: no transition
+    Stack stack{nullptr};                  // of the blocks between; empty: none
+    std::shared_ptr<ResizingBlock> last;   // null: none that widens in its MLP
+  };
+
   MViTConfig config_;
   std::shared_ptr<PatchConv> patch_embed_;
   at::Tensor positions_;  // undefined: none
-  std::vector<std::shared_ptr<PlainBlocks>> stages_;
+  std::vector<Stage> stages_;
   std::shared_ptr<NormLayer> norm_;
   std::shared_ptr<LinearLayer> head_;
 };

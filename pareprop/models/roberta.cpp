@@ -213,14 +213,14 @@ PlainRoberta::PlainRoberta(const RobertaConfig& config, const WeightOptions& wei
 
 PlainRoberta::PlainRoberta(const RobertaConfig& config, WeightMaker make)
     : RobertaBase(config, make) {
-  blocks_ = add_plain_blocks(
-      PlainBlocks(*this, "blocks", attention_blocks(config.depth, block_shape(config), make)));
+  stack_ = add_stack(*this, "blocks", attention_blocks(config.depth, block_shape(config), make),
+                     Coupling::residual);
   add_head(config.width, make);
 }
 
 at::Tensor PlainRoberta::encode(const at::Tensor& x, const at::Tensor& score_bias,
-                                const ForwardOptions&, const std::shared_ptr<Pass>& pass) {
-  return blocks_->forward(x, {score_bias}, *pass);
+                                const ForwardOptions& options, const std::shared_ptr<Pass>& pass) {
+  return run_plain(stack_, x, {.extras = {score_bias}, .pass = pass}, options);
 }
 
 }  // namespace pareprop::models

@@ -5,7 +5,6 @@
 
 #include "pareprop/models/layers.h"
 #include "pareprop/models/model.h"
-#include "pareprop/models/plain_blocks.h"
 
 namespace pareprop::models {
 
@@ -107,7 +106,7 @@ class PlainRoberta : public RobertaBase {
 
  private:
   PlainRoberta(const RobertaConfig& config, WeightMaker make);
-  std::shared_ptr<PlainBlocks> blocks_;
+  Stack stack_{nullptr};
 };
 
 }  // namespace pareprop::models

@@ -167,16 +167,15 @@ PlainSwin::PlainSwin(const SwinConfig& config, const WeightOptions& weights)
 PlainSwin::PlainSwin(const SwinConfig& config, WeightMaker make) : SwinBase(config, make) {
   for (std::size_t i = 0; i < config.stages(); ++i) {
     torch::nn::Module& stage = add_stage();
-    const auto first = static_cast<std::uint64_t>(first_block(i));
-    blocks_.push_back(add_plain_blocks(PlainBlocks(stage, "blocks", blocks_of(i, make), first)));
+    add_stack(stage, "blocks", blocks_of(i, make), Coupling::residual);
     if (!is_last(i)) add_merging(stage, make);
   }
   add_head(config.width_of(config.stages() - 1), make);
 }
 
-at::Tensor PlainSwin::run_stage(std::size_t stage, const at::Tensor& x, const ForwardOptions&,
-                                const std::shared_ptr<Pass>& pass) {
-  return blocks_[stage]->forward(x, {}, *pass);
+at::Tensor PlainSwin::run_stage(std::size_t stage, const at::Tensor& x,
+                                const ForwardOptions& options, const std::shared_ptr<Pass>& pass) {
+  return run_plain(stacks()[stage], x, {.extras = {}, .pass = pass}, options);
 }
 
 }  // namespace pareprop::models

@@ -6,7 +6,6 @@
 
 #include "pareprop/models/image_model.h"
 #include "pareprop/models/layers.h"
-#include "pareprop/models/plain_blocks.h"
 #include "pareprop/models/swin_attention.h"
 
 namespace pareprop::models {
@@ -118,8 +117,6 @@ class PlainSwin : public SwinBase {
   PlainSwin(const SwinConfig& config, WeightMaker make);
   at::Tensor run_stage(std::size_t stage, const at::Tensor& x, const ForwardOptions& options,
                        const std::shared_ptr<Pass>& pass) override;
-
-  std::vector<std::shared_ptr<PlainBlocks>> blocks_;
 };
 
 }  // namespace pareprop::models

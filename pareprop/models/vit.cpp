@@ -69,8 +69,8 @@ PlainViT::PlainViT(const ViTConfig& config, const WeightOptions& weights)
   }
   patch_embed_ = register_module("patch_embed", patch_layer(config, make));
   positions_ = make.normal(*this, "pos_embed", {1, tokens(), config.width});
-  blocks_ = add_plain_blocks(
-      PlainBlocks(*this, "blocks", attention_blocks(config.depth, block_shape(config), make)));
+  stack_ = add_stack(*this, "blocks", attention_blocks(config.depth, block_shape(config), make),
+                     Coupling::residual);
   norm_ = register_module("norm", std::make_shared<NormLayer>(config.width, config.eps, make));
   const auto add_head = [&](const char* name) {
     return register_module(name,
@@ -88,7 +88,7 @@ at::Tensor PlainViT::forward(const Batch& batch, const ForwardOptions& options) 
   }
   parts.push_back(tokens);
   const at::Tensor x = at::cat(parts, 1).add(positions_);
-  const at::Tensor y = blocks_->forward(x, {}, *pass_for(options));
+  const at::Tensor y = run_plain(stack_, x, {.extras = {}, .pass = pass_for(options)}, options);
   const at::Tensor scores = head_->forward(norm_->forward(y.select(1, 0)));
   if (!head_dist_) return scores;
   return scores.add(head_dist_->forward(norm_->forward(y.select(1, 1)))).mul(0.5);

@@ -6,7 +6,6 @@
 #include "pareprop/models/image_model.h"
 #include "pareprop/models/layers.h"
 #include "pareprop/models/overrides.h"
-#include "pareprop/models/plain_blocks.h"
 
 namespace pareprop::models {
 
@@ -63,7 +62,7 @@ class PlainViT : public ImageModel {
   at::Tensor class_token_, distillation_token_, positions_;
   std::shared_ptr<LinearLayer> patch_embed_, head_, head_dist_;
   std::shared_ptr<NormLayer> norm_;
-  std::shared_ptr<PlainBlocks> blocks_;
+  Stack stack_{nullptr};
 };
 
 }  // namespace pareprop::models

@@ -84,9 +84,10 @@ void Adafactor::update(c10::ArrayRef<std::size_t> which, double learning_rate,
     const auto number = static_cast<double>(state.count.begin_step());
     const double decay =
         options_.decay_all || decays(name, parameter) ? options_.weight_decay : 0.0;
-    const Step step{.rate = learning_rate,
+    const double rate = learning_rate * rate_factor(i);
+    const Step step{.rate = rate,
                     .gradient_factor = gradient_factor,
-                    .weight_factor = 1.0 - learning_rate * decay,
+                    .weight_factor = 1.0 - rate * decay,
                     .beta2 = 1.0 - std::pow(number, -options_.decay_power),
                     .rounding = state.count.rounding()};
     const at::Tensor weights = parameter.detach(), gradients = parameter.grad().contiguous();

@@ -7,6 +7,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <cmath>
+#include <map>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -82,18 +83,23 @@ void AdamW::update(c10::ArrayRef<std::size_t> which, double learning_rate, doubl
 
 void AdamW::update_by_torch(c10::ArrayRef<std::size_t> which, double learning_rate,
                             double gradient_factor) {
-  for (const bool decay : {false, true}) {
+  // The op has one weight decay and one rate for all that it steps.
+  std::map<std::pair<bool, double>, std::vector<std::size_t>> groups;
+  for (const std::size_t i : which) {
+    const auto& [name, parameter] = parameters()[i];
+    groups[{options_.decay_all || decays(name, parameter), rate_factor(i)}].push_back(i);
+  }
+  for (const auto& [kind, own] : groups) {
+    const auto& [decay, factor] = kind;
     std::vector<at::Tensor> weights, gradients, averages, square_averages, steps;
-    for (const std::size_t i : which) {
-      const auto& [name, parameter] = parameters()[i];
-      if ((options_.decay_all || decays(name, parameter)) != decay) continue;
+    for (const std::size_t i : own) {
+      const at::Tensor& parameter = parameters()[i].second;
       weights.push_back(parameter);
       gradients.push_back(parameter.grad().contiguous());
       averages.push_back(states_[i].average.values);
       square_averages.push_back(states_[i].square_average.values);
       steps.push_back(states_[i].step);
     }
-    if (weights.empty()) continue;
     at::_foreach_add_(steps, 1);
     std::optional<at::Tensor> divisor;  // the op divides
     if (gradient_factor != 1.0) {
@@ -101,7 +107,7 @@ void AdamW::update_by_torch(c10::ArrayRef<std::size_t> which, double learning_ra
                                   weights.front().options().dtype(at::kFloat).requires_grad(false));
     }
     at::_fused_adamw_(weights, gradients, averages, square_averages, /*max_exp_avg_sqs=*/{}, steps,
-                      learning_rate, options_.beta1, options_.beta2,
+                      learning_rate * factor, options_.beta1, options_.beta2,
                       decay ? options_.weight_decay : 0.0, options_.eps, /*amsgrad=*/false,
                       /*maximize=*/false, divisor);
   }
@@ -111,8 +117,9 @@ void AdamW::update_one(std::size_t i, double learning_rate, double gradient_fact
   const auto& [name, parameter] = parameters()[i];
   if (parameter.is_meta()) return;  // the kernels take no memory
   State& state = states_[i];
-  const AdamWStep step = numbers_of(options_, options_.decay_all || decays(name, parameter),
-                                    state.count.begin_step(), learning_rate, gradient_factor);
+  const AdamWStep step =
+      numbers_of(options_, options_.decay_all || decays(name, parameter), state.count.begin_step(),
+                 learning_rate * rate_factor(i), gradient_factor);
   const Rounding rounding = state.count.rounding();
   const at::Tensor weights = parameter.detach(), gradients = parameter.grad().contiguous();
   if (!runs_kernels(weights) || !weights.is_contiguous()) {

@@ -3,6 +3,8 @@
 #include <c10/util/ArrayRef.h>
 
 #include <cstddef>
+#include <utility>
+#include <vector>
 
 #include "pareprop/io/safetensors.h"
 
@@ -25,6 +27,10 @@ class Optimizer {
   virtual void update(c10::ArrayRef<std::size_t> which, double learning_rate,
                       double gradient_factor) = 0;
 
+  // From now on the learning rate of parameters()[i] is `factors[i]` times that of the step; weight
+  // decay, which is a part of the rate, is so too. REQUIRES: one factor a parameter.
+  void scale_rates(std::vector<double> factors) { rate_factors_ = std::move(factors); }
+
   const io::NamedTensors& parameters() const { return parameters_; }
 
   // By name, such as "exp_avg.NAME": the state itself, not a copy.
@@ -37,8 +43,11 @@ class Optimizer {
  protected:
   explicit Optimizer(io::NamedTensors parameters);
 
+  double rate_factor(std::size_t i) const { return rate_factors_.empty() ? 1.0 : rate_factors_[i]; }
+
  private:
   io::NamedTensors parameters_;
+  std::vector<double> rate_factors_;  // empty: all are 1
 };
 
 }  // namespace pareprop::optim

@@ -41,7 +41,7 @@ void Sgd::update(c10::ArrayRef<std::size_t> which, double learning_rate, double 
     update_one(i, {.gradient_factor = gradient_factor,
                    .weight_decay = decay,
                    .momentum = options_.momentum,
-                   .rate = learning_rate});
+                   .rate = learning_rate * rate_factor(i)});
   }
 }
 

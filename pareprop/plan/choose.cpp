@@ -2,14 +2,22 @@
 
 #include <algorithm>
 #include <limits>
+#include <span>
 #include <tuple>
 #include <utility>
 
 namespace pareprop::plan {
 namespace {
 
-std::int64_t edge_bytes(const StackProfile& stack, Policy below, Policy policy) {
+std::int64_t edge_bytes(const StackProfile& stack, int block, Policy below, Policy policy) {
+  if (block <= stack.first) return 0;
   return keeps_tape(policy) && !keeps_tape(below) ? stack.edge : 0;
+}
+
+// Blocks that nothing is trained in have no choice.
+std::span<const Policy> policies_of_block(const StackProfile& stack, int block) {
+  const auto all = policies_of(stack.coupling);
+  return block < stack.first ? all.first(1) : all;
 }
 
 // Note [Search by labels]
@@ -66,10 +74,10 @@ class Search {
     Layer labels;
     for (std::size_t at = 0; at < from.size(); ++at) {
       const Label& label = from[at];
-      for (const Policy policy : kPolicies) {
-        const BlockCost& cost = cost_of(stack.costs(overlap_), policy);
-        const std::int64_t edge = i == 0 ? 0 : edge_bytes(stack, label.policy, policy);
-        const std::int64_t kept = label.kept + cost.kept + edge;
+      for (const Policy policy : policies_of_block(stack, i)) {
+        const BlockCost& cost = stack.cost(overlap_, i, policy);
+        const std::int64_t kept =
+            label.kept + cost.kept + edge_bytes(stack, i, label.policy, policy);
         if (stack.live[static_cast<std::size_t>(i)] + kept + cost.extra > budget_) continue;
         labels.push_back({kept, label.seconds + cost.cost, policy, static_cast<int>(at)});
       }
@@ -116,8 +124,10 @@ Choice evaluate(const Profile& profile, bool overlap, std::vector<std::vector<Po
     const StackProfile& stack = profile.stacks[s];
     const auto& of_stack = choice.policies.at(s);
     for (std::size_t i = 0; i < stack.live.size(); ++i) {
-      const BlockCost& cost = cost_of(stack.costs(overlap), of_stack.at(i));
-      kept += cost.kept + (i == 0 ? 0 : edge_bytes(stack, of_stack[i - 1], of_stack[i]));
+      const int block = static_cast<int>(i);
+      const BlockCost& cost = stack.cost(overlap, block, of_stack.at(i));
+      kept += cost.kept;
+      if (i > 0) kept += edge_bytes(stack, block, of_stack[i - 1], of_stack[i]);
       choice.peak = std::max(choice.peak, stack.live[i] + kept + cost.extra);
       choice.seconds += cost.cost;
     }
@@ -152,10 +162,9 @@ std::int64_t smallest_budget(const Profile& profile, bool overlap) {
         for (const Policy below : kPolicies) {
           const std::int64_t before = least[static_cast<std::size_t>(below)];
           if (before == kNever) continue;
-          for (const Policy policy : kPolicies) {
-            const BlockCost& cost = cost_of(stack.costs(overlap), policy);
-            const std::int64_t kept =
-                before + cost.kept + (i == 0 ? 0 : edge_bytes(stack, below, policy));
+          for (const Policy policy : policies_of_block(stack, i)) {
+            const BlockCost& cost = stack.cost(overlap, i, policy);
+            const std::int64_t kept = before + cost.kept + edge_bytes(stack, i, below, policy);
             if (stack.live[static_cast<std::size_t>(i)] + kept + cost.extra > budget) continue;
             auto& slot = next[static_cast<std::size_t>(policy)];
             slot = std::min(slot, kept);
@@ -171,7 +180,7 @@ std::int64_t smallest_budget(const Profile& profile, bool overlap) {
   };
   std::vector<std::vector<Policy>> lean;
   for (const StackProfile& stack : profile.stacks) {
-    lean.emplace_back(static_cast<std::size_t>(stack.depth()), Policy::reverse);
+    lean.emplace_back(static_cast<std::size_t>(stack.depth()), leanest_policy(stack.coupling));
   }
   std::int64_t enough = evaluate(profile, overlap, std::move(lean)).peak, too_few = -1;
   while (enough - too_few > 1) {

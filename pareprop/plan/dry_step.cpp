@@ -48,6 +48,9 @@ std::vector<Window> windows(const MeteredRun& run, int depth, bool overlap) {
     Window& block = all[static_cast<std::size_t>(task.block())];
     (task.kind == TaskKind::recover ? block.recovered : block.gradient) += Macs{metered.macs};
   }
+  for (Window& window : all) {
+    if (window.before < 0) window.before = window.peak = run.after;
+  }
   return all;
 }
 
@@ -63,6 +66,15 @@ memory::Usage minus_live(memory::Usage usage, const memory::Usage& part) {
 std::int64_t probe_bytes(const StepShape& shape) {
   if (shape.device.is_cpu()) return 512;
   return 2 * 512 * (shape.arithmetic == Arithmetic::exact ? 6 : 2);
+}
+
+// The lowest block that the backward pass came to; all of them if it came to none.
+int first_block(const MeteredRun& run, int depth) {
+  int first = depth;
+  for (int id = 0; id < run.graph.size(); ++id) {
+    if (run.graph[id].stack == 0) first = std::min(first, run.graph[id].block());
+  }
+  return first;
 }
 
 std::int64_t minus(std::int64_t peak, std::int64_t before) {
@@ -213,9 +225,15 @@ DryStep::Metered DryStep::metered(Policy policy, LanesMeant lanes, bool recomput
   Metered result;
   result.forward = metered_backward(*lane, shape_.batch, shape_.accumulates);
   result.below = lane->peak_since_last_run();
-  auto run = lane->runs().rbegin();
-  for (const Stack& stack : network_->stacks()) {
-    result.runs.push_back(stack->depth() > 0 ? *run++ : MeteredRun{});  // an empty one has no node
+  const auto& stacks = network_->stacks();
+  result.runs.resize(stacks.size());
+  const auto& runs = lane->runs();
+  // Those of the last backward pass. On streams forward passes are runs too.
+  const std::size_t passes = (shape_.goes_back_twice ? 2 : 1) + (lanes.streams ? 1 : 0);
+  auto run = runs.end() - static_cast<std::ptrdiff_t>(runs.size() / passes);
+  // An empty stack has none, and neither have the lowest ones where nothing is trained.
+  for (std::size_t s = stacks.size(); s-- > 0 && run != runs.end();) {
+    if (stacks[s]->depth() > 0) result.runs[s] = *run++;
   }
   drop_gradients(*network_);
   return result;
@@ -226,37 +244,44 @@ WorkProfile DryStep::profile(bool recompute_between) {
   const std::int64_t before =
       (shape_.only_activations ? besides.activation_live : besides.total_live) -
       shape_.others(shape_.batch);
-  const Metered lean = metered(Policy::reverse, kSerial, recompute_between);
+  const Coupling coupling = network_->coupling();
+  const Policy leanest = leanest_policy(coupling);
+  const Metered lean = metered(leanest, kSerial, recompute_between);
   const std::size_t stacks = lean.runs.size();
   WorkProfile profile{.stacks = std::vector<StackProfileIn<Macs>>(stacks),
                       .below = lean.below - before};
   Macs in_stacks;
   std::vector<Macs> stored(stacks);  // of gradients that have all they need
-  for (const Policy policy : kPolicies) {
-    const Metered serial =
-        policy == Policy::reverse ? lean : metered(policy, kSerial, recompute_between);
+  for (const Policy policy : policies_of(coupling)) {
+    const Metered serial = policy == leanest ? lean : metered(policy, kSerial, recompute_between);
     const Metered beside = metered(policy, overlapped(), recompute_between);
     std::int64_t kept_below = 0;  // of lower stacks
     for (std::size_t s = 0; s < stacks; ++s) {
       StackProfileIn<Macs>& stack = profile.stacks[s];
       const int depth = network_->stacks()[s]->depth();
       if (depth == 0) continue;
+      const int first = first_block(lean.runs[s], depth), run = depth - first;
+      stack.coupling = coupling;
+      stack.first = first;
+      if (policy == leanest) stack.live.resize(static_cast<std::size_t>(depth));
+      if (run == 0) continue;
       const auto lean_windows = windows(lean.runs[s], depth, /*overlap=*/false);
       const auto own = windows(serial.runs[s], depth, /*overlap=*/false);
       const auto own_beside = windows(beside.runs[s], depth, /*overlap=*/true);
       const std::int64_t kept_here =
           minus(own.back().before, lean_windows.back().before + kept_below);
-      BlockCostIn<Macs> cost{.kept = (kept_here + depth - 1) / depth};
+      BlockCostIn<Macs> cost{.kept = (kept_here + run - 1) / run};
       BlockCostIn<Macs> cost_beside = cost;
       Macs recovered, gradient, forward;
-      for (std::size_t i = 0; i < own.size(); ++i) {
-        const std::int64_t below = kept_below + cost.kept * static_cast<std::int64_t>(i + 1);
+      for (auto i = static_cast<std::size_t>(first); i < own.size(); ++i) {
+        const auto kept_blocks = static_cast<std::int64_t>(i) + 1 - first;
+        const std::int64_t below = kept_below + cost.kept * kept_blocks;
         const std::int64_t live = lean_windows[i].before + below;
         cost.extra = std::max(cost.extra, minus(own[i].peak, live));
         cost_beside.extra = std::max(cost_beside.extra, minus(own_beside[i].peak, live));
-        recovered += own[i].recovered / depth;
-        gradient += own[i].gradient / depth;
-        forward += lean_windows[i].recovered / depth;
+        recovered += own[i].recovered / run;
+        gradient += own[i].gradient / run;
+        forward += lean_windows[i].recovered / run;
       }
       if (policy == Policy::store) stored[s] = gradient;
       if (policy == Policy::products) {
@@ -265,12 +290,16 @@ WorkProfile DryStep::profile(bool recompute_between) {
       cost.cost = cost_beside.cost = 2.0 * forward + recovered;
       stack.serial[static_cast<std::size_t>(policy)] = cost;
       stack.overlapped[static_cast<std::size_t>(policy)] = cost_beside;
-      kept_below += cost.kept * depth;
+      kept_below += cost.kept * run;
       stack.above = std::max(stack.above, minus(serial.runs[s].above, before + kept_below));
-      if (policy == Policy::checkpoint) stack.edge = cost.kept / 2;
-      if (policy != Policy::reverse) continue;
-      in_stacks += static_cast<double>(depth) * forward;
-      for (const Window& window : lean_windows) stack.live.push_back(window.before - before);
+      // Recovery starts at a stored tape; one stream is made again from below.
+      const bool recovers = is_reversible(coupling);
+      if (policy == Policy::checkpoint && recovers) stack.edge = cost.kept / 2;
+      if (policy != leanest) continue;
+      in_stacks += static_cast<double>(run) * forward;
+      for (std::size_t i = 0; i < lean_windows.size(); ++i) {
+        stack.live[i] = lean_windows[i].before - before;
+      }
     }
   }
   const Macs outside = lean.forward - in_stacks;

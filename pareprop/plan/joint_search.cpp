@@ -143,11 +143,11 @@ std::vector<StepSize> JointSearch::sizes_to_measure(std::int64_t budget) {
   for (const std::int64_t parts : counts_) {
     if (parts > 1 && whole_.updates_inside) break;
     StepSize size = size_of(parts);
-    const auto peak = [&](Mode mode) {
-      return whole.predict(whole.all(mode), size.samples, size.adds).at_most;
+    const auto peak = [&](bool overlap) {
+      return whole.predict(whole.recomputing(overlap), size.samples, size.adds).at_most;
     };
-    if (peak(Mode::reprop) > budget) continue;
-    size.overlapped = peak(Mode::pareprop) <= budget;
+    if (peak(false) > budget) continue;
+    size.overlapped = peak(true) <= budget;
     size.drops_gradients = whole_.takes_gradients(size.adds);
     sizes.push_back(size);
     // One more: small parts may be faster than large ones, where they stay in caches.
@@ -157,7 +157,7 @@ std::vector<StepSize> JointSearch::sizes_to_measure(std::int64_t budget) {
   constexpr Seconds kLong{10.0};
   const auto estimated = [&](const StepSize& size) {
     return static_cast<double>(size.samples) / static_cast<double>(whole.shape().batch) *
-           whole.seconds(whole.all(Mode::reprop));
+           whole.seconds(whole.recomputing(false));
   };
   while (sizes.size() > 1 && estimated(sizes.front()) > kLong) sizes.erase(sizes.begin());
   return sizes;
@@ -213,17 +213,18 @@ Seconds JointSearch::seconds(const StepPlan& step, std::int64_t parts) {
 Seconds JointSearch::seconds_of(const Option& option, const StepPlan& step) {
   Planner& planner = planner_of(option);
   const auto parts = static_cast<double>(option.parts);
-  // Of a plain network only shares are known: a sample stored is three times its forward pass.
+  // Without stacks only shares are known: a sample stored is three times its forward pass.
   Seconds one =
-      planner.plain()
+      planner.without_stacks()
           ? Seconds{(step.stores_all() ? 3.0 : 4.0) * static_cast<double>(planner.shape().batch)}
           : planner.seconds(step);
   if (kind_of(option).twice) {
-    const Seconds stored = planner.plain() ? one : planner.seconds(planner.all(Mode::stored));
+    const Seconds stored =
+        planner.without_stacks() ? one : planner.seconds(planner.all(Mode::stored));
     one = 2.0 * one - stored / 3.0;  // but for the forward pass
   }
   const Seconds all = parts * one;
-  if (planner.plain()) return all + Seconds{parts - 1.0};
+  if (planner.without_stacks()) return all + Seconds{parts - 1.0};
   return measured() ? all : all + (parts - 1.0) * adding();
 }
 
@@ -233,7 +234,7 @@ Seconds JointSearch::least(const Option& option) {
     const std::vector<int> depths = planner(counts_.front()).network().depths();
     return kRounding * parts * least_seconds(times_of(size_of(option.parts)), depths);
   }
-  if (plain()) return {};
+  if (without_stacks()) return {};
   Planner& first = planner(counts_.front());
   const Seconds stored =
       static_cast<double>(counts_.front()) * first.seconds(first.all(Mode::stored));
@@ -262,10 +263,7 @@ bool JointSearch::may_fit(const Option& option, std::int64_t budget) {
   const StepShape part = part_of(whole_, option.parts);
   const std::int64_t waiting = part.other_bytes - whole.shape().other_bytes;
   std::int64_t least = std::numeric_limits<std::int64_t>::max();
-  for (const Mode mode : {Mode::checkpoint, Mode::reprop}) {
-    if (whole.plain() && mode == Mode::reprop) continue;
-    StepPlan lean = whole.all(mode);
-    if (mode == Mode::reprop) lean.recompute_between = true;
+  for (StepPlan lean : {whole.all(Mode::checkpoint), whole.recomputing(false)}) {
     const Prediction taken = whole.predict(lean, part.batch, part.accumulates);
     constexpr std::int64_t kUnlikely = 4;  // what a plan may have less of its activations
     least = std::min(least, taken.at_most - taken.activation_peak / kUnlikely);
@@ -347,7 +345,7 @@ constexpr double kNotable = 1.05, kAny = 1.01;
 }
 
 std::optional<JointSearch::Price> JointSearch::next_up(const JointPlan& plan) {
-  if (plain() || plan.seconds <= Seconds{}) return std::nullopt;
+  if (without_stacks() || plan.seconds <= Seconds{}) return std::nullopt;
   const std::int64_t budget = plan.micro.budget;
   const std::int64_t most = in_mode(Mode::stored, budget).micro.predicted.at_most;
   const auto times = [&](double factor) {
@@ -365,7 +363,7 @@ std::optional<JointSearch::Price> JointSearch::next_up(const JointPlan& plan) {
 }
 
 std::optional<JointSearch::Price> JointSearch::next_down(const JointPlan& plan) {
-  if (plain() || !plan.micro.fits || plan.seconds <= Seconds{}) return std::nullopt;
+  if (without_stacks() || !plan.micro.fits || plan.seconds <= Seconds{}) return std::nullopt;
   const std::int64_t budget = plan.micro.budget;
   const auto price = [&](JointPlan next) {
     const double speed = plan.seconds / next.seconds;

@@ -61,7 +61,7 @@ class JointSearch {
 
   const StepShape& shape() const { return whole_; }
   const std::vector<Departure>& allowed() const { return allowed_; }
-  bool plain() { return planner().plain(); }
+  bool without_stacks() { return planner().without_stacks(); }
   bool measured() const { return !times_.empty(); }
   // Of the whole batch, or of one of its parts.
   Planner& planner(std::int64_t parts = 1);

@@ -8,7 +8,7 @@ namespace pareprop::plan {
 
 Seconds seconds_in_lanes(const StackProfile& stack, const std::vector<Policy>& policies) {
   const Seconds none = cost_of(stack.serial, Policy::store).cost;
-  const Seconds all = cost_of(stack.serial, Policy::reverse).cost - none;
+  const Seconds all = stack.recomputation();
   const auto costs = [&](const Task& task) {
     const Policy policy = policies.at(static_cast<std::size_t>(task.block()));
     const double share = all > Seconds{} ? (cost_of(stack.serial, policy).cost - none) / all : 0.0;
@@ -27,9 +27,9 @@ Seconds seconds_in_lanes(const StackProfile& stack, const std::vector<Policy>& p
     return 0.0;
   };
   const StackPlan usual;
-  const TaskGraph graph =
-      backward_schedule(keep_plan(policies),
-                        {.overlap = true, .lookahead = usual.ahead(), .deferred = usual.deferred});
+  const TaskGraph graph = backward_schedule(
+      keep_plan(policies, {.coupling = stack.coupling, .first_block = stack.first}),
+      {.overlap = true, .lookahead = usual.ahead(), .deferred = usual.deferred});
   return {simulate(graph, costs).makespan()};
 }
 

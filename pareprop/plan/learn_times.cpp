@@ -13,10 +13,16 @@ namespace {
 std::string key(const std::string& name, const Network& network, const StepShape& shape) {
   std::string words = name;
   for (const int depth : network.depths()) words += ", " + std::to_string(depth) + " blocks";
+  if (network.plain()) words += ", plain";
   std::int64_t parameters = 0;
-  for (const at::Tensor& weight : network.weights()) parameters += weight.numel();
-  return words + ", " + std::to_string(parameters) + " parameters, " +
-         std::string(pareprop::name(shape.precision)) + ", " +
+  std::int64_t trained = 0;
+  for (const at::Tensor& weight : network.weights()) {
+    parameters += weight.numel();
+    if (weight.requires_grad()) trained += weight.numel();
+  }
+  words += ", " + std::to_string(parameters) + " parameters, ";
+  if (trained < parameters) words += std::to_string(trained) + " of them trained, ";
+  return words + std::string(pareprop::name(shape.precision)) + ", " +
          std::string(pareprop::name(shape.arithmetic));
 }
 
@@ -73,18 +79,18 @@ SizeTimes learned(Network& network, const StepShape& shape, const std::vector<St
 
 std::optional<StepTimes> learn_times(Planner& planner, Network& network,
                                      const LearnOptions& learn) {
-  if (planner.plain()) return std::nullopt;
-  const auto fits = [&](Mode mode) {
-    return planner.predict(planner.all(mode)).total_peak <= learn.budget;
+  if (planner.without_stacks()) return std::nullopt;
+  const auto fits = [&](bool overlap) {
+    return planner.predict(planner.recomputing(overlap)).total_peak <= learn.budget;
   };
   const StepShape& shape = planner.shape();
-  if (!fits(Mode::reprop)) {
+  if (!fits(false)) {
     planner.use(measure_macs_per_second(device_of(network)));
     return std::nullopt;
   }
   const StepSize size{.samples = shape.batch,
                       .adds = shape.accumulates,
-                      .overlapped = fits(Mode::pareprop),
+                      .overlapped = fits(true),
                       .drops_gradients = shape.takes_gradients(shape.accumulates)};
   const StepTimes times = learned(network, shape, {size}, learn).at(size);
   planner.use(times);
@@ -92,7 +98,7 @@ std::optional<StepTimes> learn_times(Planner& planner, Network& network,
 }
 
 SizeTimes learn_times(JointSearch& search, Network& network, const LearnOptions& learn) {
-  if (search.plain()) return {};
+  if (search.without_stacks()) return {};
   search.use(measure_macs_per_second(device_of(network)));
   const std::vector<StepSize> sizes = search.sizes_to_measure(learn.budget);
   if (sizes.empty()) return {};

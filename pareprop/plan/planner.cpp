@@ -11,7 +11,7 @@ namespace pareprop::plan {
 Planner::Planner(const MakeNetwork& make, const StepShape& shape) : dry_(make, shape) {
   // Only ratios count until a speed is known.
   constexpr MacsPerSecond kNominal{1e9};
-  if (plain()) return;
+  if (without_stacks()) return;
   variants_.push_back({false, dry_.profile(false), {}});
   if (variants_.front().work.stacks.size() > 1) {
     WorkProfile other = dry_.profile(true);
@@ -22,7 +22,7 @@ Planner::Planner(const MakeNetwork& make, const StepShape& shape) : dry_(make, s
 }
 
 void Planner::use(const StepTimes& times) {
-  if (plain()) return;
+  if (without_stacks()) return;
   const Macs measured_rest = variants_.front().work.rest;
   for (Variant& variant : variants_) variant.profile = timed(variant.work, times, measured_rest);
   leanest_.reset();
@@ -48,7 +48,7 @@ const Profile& Planner::profile_of(const StepPlan& step) const {
 }
 
 Seconds Planner::seconds(const StepPlan& step) const {
-  if (plain()) return {};
+  if (without_stacks()) return {};
   const Profile& profile = profile_of(step);
   return seconds(profile, evaluate(profile, step.overlaps(), policies_of(step)));
 }
@@ -69,11 +69,11 @@ Seconds Planner::seconds(const Profile& profile, const Choice& choice) {
 const Plan& Planner::leanest() {
   if (leanest_) return *leanest_;
   std::vector<StepPlan> candidates{all(Mode::checkpoint)};
-  if (plain()) candidates.push_back(all(Mode::stored));
+  if (without_stacks()) candidates.push_back(all(Mode::stored));
   for (const auto& [recompute_between, work, profile] : variants_) {
-    StepPlan reversed = all(Mode::reprop);
-    reversed.recompute_between = recompute_between;
-    candidates.push_back(std::move(reversed));
+    StepPlan lean = recomputing(false);
+    lean.recompute_between = recompute_between;
+    candidates.push_back(std::move(lean));
     const auto choice = choose(profile, smallest_budget(profile));
     if (choice) candidates.push_back(step_plan(*choice, recompute_between));
   }
@@ -95,7 +95,7 @@ Plan Planner::plan_step(std::int64_t budget) {
   best.smallest_budget = best.predicted.at_most;
   best.fits = best.predicted.at_most <= budget;
   if (!best.fits) return best;
-  if (plain()) {
+  if (without_stacks()) {
     const StepPlan stored = all(Mode::stored);
     const Prediction usage = dry_.run(stored);
     if (usage.at_most <= budget) {
@@ -112,9 +112,9 @@ Plan Planner::plan_step(std::int64_t budget) {
 }
 
 bool Planner::overlap_pays(const Variant& variant) const {
-  const auto reversed = policies_of(all(Mode::reprop));
-  return seconds(variant.profile, evaluate(variant.profile, true, reversed)) <
-         evaluate(variant.profile, false, reversed).seconds;
+  const auto lean = policies_of(recomputing(false));
+  return seconds(variant.profile, evaluate(variant.profile, true, lean)) <
+         evaluate(variant.profile, false, lean).seconds;
 }
 
 // The profile says which choice is the fastest under a budget, a dry step what that choice really
@@ -141,7 +141,7 @@ void Planner::improve(Plan& best, const Variant& variant, bool overlap, std::int
     return spare;
   };
   // Where the profile thinks too much of what it takes, no budget of the search would find it.
-  if (overlap) consider(evaluate(variant.profile, true, policies_of(all(Mode::pareprop))));
+  if (overlap) consider(evaluate(variant.profile, true, policies_of(recomputing(true))));
   for (int round = 0; round < kRounds; ++round) {
     const auto choice = choose(variant.profile, target, overlap);
     if (!choice) return;

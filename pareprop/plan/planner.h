@@ -37,7 +37,8 @@ class Planner {
 
   const StepShape& shape() const { return dry_.shape(); }
   const Network& network() const { return dry_.network(); }
-  bool plain() const { return dry_.network().stacks().empty(); }
+  // Whether the network has no stacks: then it is stored, or what it recomputes between layers is.
+  bool without_stacks() const { return dry_.network().stacks().empty(); }
   void use(const StepTimes& times);
   void use(MacsPerSecond rate);
 
@@ -51,11 +52,12 @@ class Planner {
   Prediction predict(const StepPlan& step, std::int64_t batch, bool accumulates) {
     return dry_.run(step, batch, accumulates);
   }
-  // The time of such a step: by the profile, and with two lanes by the schedule. 0 for a plain
-  // network.
+  // The time of such a step: by the profile, and with two lanes by the schedule. 0 without stacks.
   Seconds seconds(const StepPlan& step) const;
   // The plan that a mode stands for in this network.
   StepPlan all(Mode mode) const { return dry_.network().plan_of(mode); }
+  // The plan that stores only what branches are run again from.
+  StepPlan recomputing(bool overlap) const { return dry_.network().recomputing_plan(overlap); }
 
  private:
   const Plan& leanest();
@@ -75,7 +77,7 @@ class Planner {
   void improve(Plan& best, const Variant& variant, bool overlap, std::int64_t budget);
 
   DryStep dry_;
-  std::vector<Variant> variants_;  // none of a plain network
+  std::vector<Variant> variants_;  // none without stacks
   std::optional<Plan> leanest_;
 };
 

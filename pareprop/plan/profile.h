@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "pareprop/graph/policy.h"
+#include "pareprop/graph/coupling.h"
 #include "pareprop/plan/amounts.h"
 
 namespace pareprop::plan {
@@ -13,7 +13,7 @@ namespace pareprop::plan {
 // Seconds as a search compares them.
 template <typename Cost>
 struct BlockCostIn {
-  std::int64_t kept = 0;   // bytes from its forward pass on until its gradient, beyond `reverse`
+  std::int64_t kept = 0;   // bytes from its forward pass on until its gradient, beyond the leanest
   std::int64_t extra = 0;  // bytes at its highest while its own backward pass runs
   Cost cost = {};          // of its backward pass, recomputation included
 };
@@ -47,7 +47,9 @@ struct LaneTimes {
 // Consecutive equal blocks.
 template <typename Cost>
 struct StackProfileIn {
-  PolicyCostsIn<Cost> serial;
+  Coupling coupling = Coupling::reversible;
+  int first = 0;  // the lowest block that the backward pass comes to; those below cost nothing
+  PolicyCostsIn<Cost> serial;  // of policies_of(coupling)
   PolicyCostsIn<Cost> overlapped;
   LaneTimes in_lanes = {};
   std::vector<std::int64_t> live;  // one a block
@@ -58,6 +60,14 @@ struct StackProfileIn {
 
   int depth() const { return static_cast<int>(live.size()); }
   const PolicyCostsIn<Cost>& costs(bool overlap) const { return overlap ? overlapped : serial; }
+  const BlockCostIn<Cost>& cost(bool overlap, int block, Policy policy) const {
+    static constexpr BlockCostIn<Cost> kNothing{};
+    return block < first ? kNothing : cost_of(costs(overlap), policy);
+  }
+  // Of one block: what all that is recomputed costs more than nothing that is.
+  Cost recomputation() const {
+    return cost_of(serial, leanest_policy(coupling)).cost - cost_of(serial, Policy::store).cost;
+  }
 };
 
 template <typename Cost>

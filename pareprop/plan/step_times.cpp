@@ -27,7 +27,8 @@
 namespace pareprop::plan {
 namespace {
 
-// What was seen of the backward pass of a stack with blocks.
+// What was seen of the backward pass of a stack. Those whose blocks have nothing to train, with
+// nothing to train below, have none.
 struct SeenStack {
   double makespan = 0.0;
   LaneTimes sums;  // of all its tasks, by kind
@@ -138,17 +139,19 @@ struct SeenSize {
 
   StepTimes times(const Network& network) const {
     StepTimes times{.stacks = {}, .rest = serial.rest()};
-    std::size_t at = serial.stacks.size();  // of the network's first stack: the last to run back
-    for (const Stack& stack : network.stacks()) {
-      StackTimes& own = times.stacks.emplace_back();
-      const int depth = stack->depth();
-      if (depth == 0) continue;
-      --at;
+    const auto& stacks = network.stacks();
+    std::size_t at = 0;  // from the network's last stack on
+    times.stacks.resize(stacks.size());
+    for (std::size_t s = stacks.size(); s-- > 0;) {
+      StackTimes& own = times.stacks[s];
+      const int depth = stacks[s]->depth();
+      if (depth == 0 || at == serial.stacks.size()) continue;
       own.recover = serial.stacks[at].sums.recover / depth;
       own.gradient = serial.stacks[at].makespan / depth - own.recover;
+      const std::size_t seen = at++;
       if (lanes.stacks.empty()) continue;
-      const auto& [recover, gradient, weight_gradient] = lanes.stacks[at].sums;
-      own.overlapped = lanes.stacks[at].makespan / depth;
+      const auto& [recover, gradient, weight_gradient] = lanes.stacks[seen].sums;
+      own.overlapped = lanes.stacks[seen].makespan / depth;
       own.in_lanes = {recover / depth, gradient / depth, weight_gradient / depth};
     }
     return times;
@@ -161,8 +164,8 @@ SizeTimes measure_step_times(Network& network, const std::vector<StepSize>& size
                              const std::function<void(int, int)>& on_step) {
   const NetworkRestored restored(network);
   // Threads stay between steps, or they would never be warm.
-  const auto plan_without_tail = [&](Mode mode) {
-    StepPlan plan = network.plan_of(mode);
+  const auto plan_without_tail = [&](bool overlap) {
+    StepPlan plan = network.recomputing_plan(overlap);
     plan.recompute_between = false;
     for (StackPlan& stack : plan.stacks) stack.tail = 0;
     return plan;
@@ -171,15 +174,15 @@ SizeTimes measure_step_times(Network& network, const std::vector<StepSize>& size
   constexpr int kRounds = 4;  // the first of each warms up
   int all = 0, done = 0;
   for (const StepSize& size : sizes) all += (size.overlapped ? 2 : 1) * kRounds;
-  const auto step = [&](const StepSize& size, Mode mode) {
+  const auto step = [&](const StepSize& size, bool overlap) {
     if (on_step) on_step(done++, all);
-    network.set_plan(plan_without_tail(mode));
+    network.set_plan(plan_without_tail(overlap));
     return timed_step(network, size);
   };
   for (int round = 0; round < kRounds; ++round) {
     for (std::size_t i = 0; i < sizes.size(); ++i) {
-      keep_faster(seen[i].serial, step(sizes[i], Mode::reprop));
-      if (sizes[i].overlapped) keep_faster(seen[i].lanes, step(sizes[i], Mode::pareprop));
+      keep_faster(seen[i].serial, step(sizes[i], false));
+      if (sizes[i].overlapped) keep_faster(seen[i].lanes, step(sizes[i], true));
     }
   }
   drop_gradients(network);
@@ -201,16 +204,22 @@ LaneTimes fitted(const StackProfile& stack, const StackTimes& own) {
   if (!own.in_lanes.known()) return {};
   StackProfile as_seen = stack;
   as_seen.in_lanes = own.in_lanes;
-  const std::vector<Policy> reversed(stack.live.size(), Policy::reverse);
-  const double factor = own.overlapped * stack.depth() / seconds_in_lanes(as_seen, reversed).count;
+  const std::vector<Policy> leanest(stack.live.size(), leanest_policy(stack.coupling));
+  const double factor =
+      own.overlapped * (stack.depth() - stack.first) / seconds_in_lanes(as_seen, leanest).count;
   return {own.in_lanes.recover * factor, own.in_lanes.gradient * factor,
           own.in_lanes.weight_gradient * factor};
 }
 
 // The same bytes, with costs still to be filled in.
 StackProfile bytes_of(const StackProfileIn<Macs>& work) {
-  StackProfile stack{
-      .serial = {}, .overlapped = {}, .live = work.live, .edge = work.edge, .above = work.above};
+  StackProfile stack{.coupling = work.coupling,
+                     .first = work.first,
+                     .serial = {},
+                     .overlapped = {},
+                     .live = work.live,
+                     .edge = work.edge,
+                     .above = work.above};
   for (std::size_t p = 0; p < kPolicies.size(); ++p) {
     stack.serial[p] = {.kept = work.serial[p].kept, .extra = work.serial[p].extra};
     stack.overlapped[p] = {.kept = work.overlapped[p].kept, .extra = work.overlapped[p].extra};
@@ -218,10 +227,18 @@ StackProfile bytes_of(const StackProfileIn<Macs>& work) {
   return stack;
 }
 
-StackProfile timed(const StackProfileIn<Macs>& work, const StackTimes& own) {
+// Times are means over all blocks, those that the backward pass does not come to included.
+StackTimes of_blocks_that_run(const StackTimes& mean, const StackProfileIn<Macs>& work) {
+  if (work.first == 0) return mean;
+  const int run = std::max(1, work.depth() - work.first);
+  return scaled({.stacks = {mean}}, static_cast<double>(work.depth()) / run).stacks.front();
+}
+
+StackProfile timed(const StackProfileIn<Macs>& work, const StackTimes& mean) {
+  const StackTimes own = of_blocks_that_run(mean, work);
   StackProfile stack = bytes_of(work);
   const Macs none = cost_of(work.serial, Policy::store).cost;
-  const Macs all = cost_of(work.serial, Policy::reverse).cost - none;
+  const Macs all = work.recomputation();
   std::array<double, kPolicies.size()> shares{};  // of the recomputation
   for (std::size_t p = 0; p < shares.size(); ++p) {
     if (all > Macs{}) shares[p] = (work.serial[p].cost - none) / all;

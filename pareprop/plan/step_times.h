@@ -11,7 +11,7 @@
 
 namespace pareprop::plan {
 
-// Seconds of one block of a stack in the backward pass.
+// Seconds of one block of a stack in the backward pass: means over all its blocks.
 struct StackTimes {
   double recover = 0.0;     // its recomputation, alone
   double gradient = 0.0;    // the rest, alone
@@ -50,10 +50,11 @@ StepTimes scaled(StepTimes times, double factor);
 // No plan of such steps is faster. `depths`: blocks of each stack.
 Seconds least_seconds(const StepTimes& times, const std::vector<int>& depths);
 
-// Runs a few training steps of each size, in modes reprop and, where asked, pareprop; the fastest
-// counts. Sizes and modes take turns, so that a slow moment of the machine does not speak for one
-// of them. Drops the network's gradients. `on_step` hears before each step how many are done, of
-// how many; what it throws ends the measuring.
+// Runs a few training steps of each size that recompute everything they can, in one lane (mode
+// reprop) and, where asked, in two (pareprop); the fastest counts. Sizes and modes take turns, so
+// that a slow moment of the machine does not speak for one of them. Drops the network's gradients.
+// `on_step` hears before each step how many are done, of how many; what it throws ends the
+// measuring.
 SizeTimes measure_step_times(Network& network, const std::vector<StepSize>& sizes,
                              const std::function<void(int, int)>& on_step = nullptr);
 // The same of one size.

@@ -30,6 +30,22 @@ std::vector<int> Network::depths() const {
   return depths;
 }
 
+Coupling Network::coupling() const {
+  return stacks().empty() ? Coupling::reversible : stacks().front()->coupling();
+}
+
+bool Network::plain() const { return stacks().empty() || !is_reversible(coupling()); }
+
+std::vector<Mode> Network::modes() const {
+  std::vector<Mode> modes = plain() ? plain_modes() : preset_modes();
+  std::erase(modes, Mode::automatic);
+  return modes;
+}
+
+StepPlan Network::recomputing_plan(bool overlap) const {
+  return pareprop::recomputing_plan(overlap, depths(), coupling());
+}
+
 void Network::check_step_plan(const StepPlan& plan) const {
   const std::vector<int> parts = depths();
   if (plan.stacks.size() != parts.size()) {
@@ -37,7 +53,9 @@ void Network::check_step_plan(const StepPlan& plan) const {
                                 std::to_string(parts.size()) + " stacks, got " +
                                 std::to_string(plan.stacks.size()));
   }
-  for (std::size_t i = 0; i < parts.size(); ++i) check_plan(plan.stacks[i], parts[i]);
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    check_plan(plan.stacks[i], parts[i], stacks()[i]->coupling());
+  }
 }
 
 void Network::run_checked(const std::shared_ptr<Pass>& pass,

@@ -14,12 +14,13 @@
 namespace pareprop {
 
 // What the planner, verify and the recorder need of a network: its stacks, its weights and one
-// training step. models::Model is a Network. StackNetwork makes one from your own modules.
+// training step. models::Model is a Network. StackNetwork makes one from your own modules. All
+// stacks of a network have the same coupling.
 class Network {
  public:
   virtual ~Network() = default;
 
-  // The reversible stacks, from input to output. A plain network has none.
+  // From input to output.
   virtual const std::vector<Stack>& stacks() const = 0;
   // All parameters, each once.
   virtual std::vector<at::Tensor> weights() const = 0;
@@ -39,19 +40,29 @@ class Network {
   }
 
   // The number of blocks of each stack, from input to output: a plan has a policy for each block.
-  virtual std::vector<int> depths() const;
+  std::vector<int> depths() const;
+  // Of its stacks; reversible if it has none.
+  Coupling coupling() const;
+  // Whether nothing of it can be recovered: its stacks have one stream, or there are none.
+  bool plain() const;
 
   // The plan of the next steps. set_plan() throws std::invalid_argument if the plan does not fit
   // this network, and then changes nothing.
-  virtual StepPlan plan() const;
-  virtual void set_plan(const StepPlan& plan);
+  StepPlan plan() const;
+  void set_plan(const StepPlan& plan);
   // The plan that a mode stands for in this network.
   StepPlan plan_of(Mode mode) const { return pareprop::plan_of(mode, depths()); }
   void set_mode(Mode mode) { set_plan(plan_of(mode)); }
+  // The modes with a fixed plan that it can have.
+  std::vector<Mode> modes() const;
+  // The plan that stores only what branches are run again from, and the mode that is most like it
+  // without overlap.
+  StepPlan recomputing_plan(bool overlap) const;
+  Mode leanest_mode() const { return plain() ? Mode::checkpoint : Mode::reprop; }
 
   // The numerics of the next steps, the same for all stacks.
   const StackOptions& options() const { return options_; }
-  virtual void set_options(const StackOptions& options);
+  void set_options(const StackOptions& options);
 
   // Runs the overlapped backward passes. Null: the network has its own executors, which its stacks
   // share.

@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/graph_task.h>
 
+#include <algorithm>
 #include <stdexcept>
 #include <string>
 
@@ -16,7 +17,7 @@
 namespace pareprop {
 namespace {
 
-// The node of one call: inputs x1, x2 and StackCall::leaves(), outputs y1 and y2.
+// The node of one call: inputs are the streams and StackCall::leaves(), outputs the streams.
 struct StackNode : torch::autograd::Node {
   std::shared_ptr<StackCall> call;
 
@@ -26,11 +27,11 @@ struct StackNode : torch::autograd::Node {
           "stack: the gradient of a gradient (create_graph) is not available, because the forward "
           "pass was not stored; use Stack::reference for it");
     }
-    if (!grads[0].defined() && !grads[1].defined()) {
+    const auto defined = [](const at::Tensor& grad) { return grad.defined(); };
+    if (std::none_of(grads.begin(), grads.end(), defined)) {
       return torch::autograd::variable_list(num_outputs());
     }
-    return call->backward(std::move(grads[0]), std::move(grads[1]),
-                          torch::autograd::get_current_graph_task_keep_graph());
+    return call->backward(std::move(grads), torch::autograd::get_current_graph_task_keep_graph());
   }
 
   void release_variables() override { call->release(); }
@@ -51,6 +52,13 @@ StackImpl::StackImpl(std::vector<Block> blocks, StackPlan plan, StackOptions opt
   set_options(options);
   add_blocks(std::move(blocks));
   set_plan(std::move(plan));
+}
+
+StackImpl::StackImpl(std::vector<Block> blocks, Coupling coupling, StackOptions options)
+    : coupling_(coupling), executors_(std::make_shared<Executors>()) {
+  set_options(options);
+  add_blocks(std::move(blocks));
+  set_plan(plan_of(Mode::stored, depth()));
 }
 
 void StackImpl::set_options(const StackOptions& options) {
@@ -76,7 +84,7 @@ void StackImpl::add_blocks(std::vector<Block> blocks) {
 }
 
 void StackImpl::set_plan(StackPlan plan) {
-  check_plan(plan, depth());
+  check_plan(plan, depth(), coupling_);
   plan_ = std::move(plan);
 }
 
@@ -89,27 +97,37 @@ void StackImpl::set_executors(std::shared_ptr<Executors> executors) {
 }
 
 std::shared_ptr<StackCall> StackImpl::begin_call(const CallOptions& call) {
-  return std::make_shared<StackCall>(
-      StackCall::Setup{
-          .branches = branches_, .plan = plan_, .options = options_, .observers = observers_},
-      pass_for(call), call.extras);
+  return std::make_shared<StackCall>(StackCall::Setup{.branches = branches_,
+                                                      .coupling = coupling_,
+                                                      .plan = plan_,
+                                                      .options = options_,
+                                                      .observers = observers_},
+                                     pass_for(call), call.extras);
 }
 
 std::shared_ptr<Pass> StackImpl::pass_for(const CallOptions& call) {
   return call.pass ? call.pass : std::make_shared<Pass>(options_.seed, calls_++);
 }
 
-void StackImpl::check_streams(const at::Tensor& x1, const at::Tensor& x2) const {
-  auto fail = [&](const std::string& expected) {
-    throw std::invalid_argument("stack: expected " + expected + ", got x1 " + describe(x1) +
-                                " and x2 " + describe(x2));
+void StackImpl::check_streams(const std::vector<at::Tensor>& x) const {
+  std::string got = "x1 " + describe(x[0]);
+  if (x.size() > 1) got.append(" and x2 ").append(describe(x[1]));
+  const auto fail = [&](const std::string& expected) {
+    throw std::invalid_argument("stack: expected " + expected + ", got " + got);
   };
-  if (!x1.defined() || !x2.defined()) fail("two defined streams");
-  if (x1.sizes() != x2.sizes() || x1.scalar_type() != x2.scalar_type() ||
-      x1.device() != x2.device()) {
-    fail("two streams of the same shape, dtype and device");
+  const auto wanted = static_cast<std::size_t>(streams(coupling_));
+  if (x.size() != wanted) {
+    fail(wanted == 1 ? "one stream, as its blocks are ordinary ones"
+                     : "two streams, as its blocks are reversible");
   }
-  if (x1.scalar_type() != stream_dtype(options_.precision)) {
+  for (const at::Tensor& one : x) {
+    if (!one.defined()) fail(wanted == 1 ? "a defined stream" : "two defined streams");
+    if (one.sizes() != x[0].sizes() || one.scalar_type() != x[0].scalar_type() ||
+        one.device() != x[0].device()) {
+      fail("two streams of the same shape, dtype and device");
+    }
+  }
+  if (x[0].scalar_type() != stream_dtype(options_.precision)) {
     fail(std::string(c10::toString(stream_dtype(options_.precision))) + " streams with precision " +
          std::string(pareprop::name(options_.precision)) +
          " (the branches convert to lower precision themselves; streams must not)");
@@ -118,34 +136,46 @@ void StackImpl::check_streams(const at::Tensor& x1, const at::Tensor& x2) const 
 
 std::pair<at::Tensor, at::Tensor> StackImpl::forward(const at::Tensor& x1, const at::Tensor& x2,
                                                      const CallOptions& call) {
-  check_streams(x1, x2);
-  if (depth() == 0) return {x1, x2};
+  auto y = run({x1, x2}, call, reference_);
+  return {std::move(y[0]), std::move(y[1])};
+}
+
+at::Tensor StackImpl::forward(const at::Tensor& x, const CallOptions& call) {
+  return run({x}, call, reference_).front();
+}
+
+std::vector<at::Tensor> StackImpl::run(const std::vector<at::Tensor>& x, const CallOptions& call,
+                                       bool reference) {
+  check_streams(x);
+  if (depth() == 0) return x;
   auto state = begin_call(call);
-  if (reference_) return state->forward_with_autograd(x1, x2);
-  std::vector<at::Tensor> inputs{x1, x2};
+  if (reference) return state->forward_with_autograd(x);
+  std::vector<at::Tensor> inputs = x;
   const auto leaves = state->leaves();
   inputs.insert(inputs.end(), leaves.begin(), leaves.end());
   const bool for_backward = torch::autograd::compute_requires_grad(inputs);
-  if (!for_backward) return state->forward(x1, x2, false);
-  if (plan_.overlap) state->run_on(executors_->get(x1.device(), plan_.lanes));
+  if (!for_backward) return state->forward(x, false);
+  if (plan_.overlap) state->run_on(executors_->get(x[0].device(), plan_.lanes));
   // Before the forward pass: where a parameter is first used, its gradient is accumulated later,
   // and that is the caller's stream.
   auto node = c10::make_intrusive<StackNode>();
   node->set_next_edges(torch::autograd::collect_next_edges(inputs));
   state->report_to([stack = std::dynamic_pointer_cast<StackImpl>(shared_from_this())](
                        const DriftReport& drift) { stack->report(drift); });
-  auto [y1, y2] = state->forward(x1, x2, true);
+  auto y = state->forward(x, true);
   node->call = std::move(state);
-  torch::autograd::set_history(y1, node);
-  torch::autograd::set_history(y2, node);
-  return {y1, y2};
+  for (at::Tensor& one : y) torch::autograd::set_history(one, node);
+  return y;
 }
 
 std::pair<at::Tensor, at::Tensor> StackImpl::reference(const at::Tensor& x1, const at::Tensor& x2,
                                                        const CallOptions& call) {
-  check_streams(x1, x2);
-  if (depth() == 0) return {x1, x2};
-  return begin_call(call)->forward_with_autograd(x1, x2);
+  auto y = run({x1, x2}, call, true);
+  return {std::move(y[0]), std::move(y[1])};
+}
+
+at::Tensor StackImpl::reference(const at::Tensor& x, const CallOptions& call) {
+  return run({x}, call, true).front();
 }
 
 void StackImpl::report(const DriftReport& drift) {

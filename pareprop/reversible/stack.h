@@ -30,7 +30,8 @@ struct CallOptions {
   std::shared_ptr<Pass> pass = nullptr;
 };
 
-// Consecutive reversible blocks, differentiated as one node of the autograd graph.
+// Consecutive blocks, differentiated as one node of the autograd graph: reversible ones, or those
+// of an ordinary network (Coupling), which have one stream and no policies anchor and reverse.
 //
 // Parameters are inputs of this node and their gradients are its outputs: autograd::grad, hooks,
 // frozen and shared parameters work as with ordinary autograd. Several forward calls may come
@@ -40,15 +41,24 @@ class StackImpl : public torch::nn::Module {
   explicit StackImpl(std::vector<Block> blocks, Mode mode = Mode::pareprop,
                      StackOptions options = {});
   StackImpl(std::vector<Block> blocks, StackPlan plan, StackOptions options = {});
+  // Everything is stored until a plan says otherwise. Streams of ordinary blocks are not recovered,
+  // and in floating arithmetic whatever the options say.
+  StackImpl(std::vector<Block> blocks, Coupling coupling, StackOptions options = {});
+
+  Coupling coupling() const { return coupling_; }
 
   // Returns y1 and y2. Throws std::invalid_argument if the streams differ in shape, dtype or
-  // device, or are not float32 or float64.
+  // device, or are not float32 or float64; or if the coupling has one stream.
   std::pair<at::Tensor, at::Tensor> forward(const at::Tensor& x1, const at::Tensor& x2,
                                             const CallOptions& call = {});
 
   // The same with ordinary autograd and everything stored. Tests compare forward() with it.
   std::pair<at::Tensor, at::Tensor> reference(const at::Tensor& x1, const at::Tensor& x2,
                                               const CallOptions& call = {});
+
+  // The same of one stream. Throws std::invalid_argument if the coupling has two.
+  at::Tensor forward(const at::Tensor& x, const CallOptions& call = {});
+  at::Tensor reference(const at::Tensor& x, const CallOptions& call = {});
 
   int depth() const { return static_cast<int>(branches_->size() / 2); }
 
@@ -83,8 +93,11 @@ class StackImpl : public torch::nn::Module {
   void add_blocks(std::vector<Block> blocks);
   std::shared_ptr<StackCall> begin_call(const CallOptions& call);
   std::shared_ptr<Pass> pass_for(const CallOptions& call);
-  void check_streams(const at::Tensor& x1, const at::Tensor& x2) const;
+  std::vector<at::Tensor> run(const std::vector<at::Tensor>& x, const CallOptions& call,
+                              bool reference);
+  void check_streams(const std::vector<at::Tensor>& x) const;
 
+  Coupling coupling_ = Coupling::reversible;
   std::shared_ptr<const std::vector<Branch>> branches_;
   StackPlan plan_;
   StackOptions options_;
@@ -105,6 +118,8 @@ class Stack : public torch::nn::ModuleHolder<StackImpl> {
       : ModuleHolder(std::make_shared<StackImpl>(std::move(blocks), mode, options)) {}
   Stack(std::vector<Block> blocks, StackPlan plan, StackOptions options = {})
       : ModuleHolder(std::make_shared<StackImpl>(std::move(blocks), std::move(plan), options)) {}
+  Stack(std::vector<Block> blocks, Coupling coupling, StackOptions options = {})
+      : ModuleHolder(std::make_shared<StackImpl>(std::move(blocks), coupling, options)) {}
 };
 
 }  // namespace pareprop

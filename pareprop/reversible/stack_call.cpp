@@ -23,6 +23,7 @@ std::string where(int k) {
 
 StackCall::StackCall(Setup setup, std::shared_ptr<Pass> pass, std::vector<at::Tensor> extras)
     : branches_(std::move(setup.branches)),
+      coupling_(setup.coupling),
       plan_(std::move(setup.plan)),
       options_(setup.options),
       observers_(std::move(setup.observers)),
@@ -99,32 +100,43 @@ std::vector<at::Tensor> StackCall::leaves() const {
   return result;
 }
 
-std::pair<at::Tensor, at::Tensor> StackCall::forward(const at::Tensor& x1, const at::Tensor& x2,
-                                                     bool for_backward) {
+// What lies below has nothing to train, and nobody wants the gradient of the streams there.
+int StackCall::first_block(const std::vector<at::Tensor>& x) const {
+  const auto wants = [](const at::Tensor& t) { return t.requires_grad(); };
+  if (std::any_of(x.begin(), x.end(), wants)) return 0;
+  const auto trains = [](const std::vector<int>& slots) { return !slots.empty(); };
+  const auto lowest = std::find_if(branch_slots_.begin(), branch_slots_.end(), trains);
+  return static_cast<int>(lowest - branch_slots_.begin()) / 2;
+}
+
+std::vector<at::Tensor> StackCall::forward(const std::vector<at::Tensor>& x, bool for_backward) {
   c10::AutoGradMode no_graph(false);
   const int count = branches();
   position_ = pass_->enter(shared_from_this());
-  arithmetic_.emplace(options_.arithmetic, x1.scalar_type(), options_.fraction_bits);
-  autocast_ = AutocastState::of_this_thread(x1.device().type(), options_.precision);
-  one_input_ = x1.is_same(x2);
-  device_ = x1.device();
+  const Arithmetic arithmetic = reversible() ? options_.arithmetic : Arithmetic::floating;
+  arithmetic_.emplace(arithmetic, x[0].scalar_type(), options_.fraction_bits);
+  device_ = x[0].device();
+  autocast_ = AutocastState::of_this_thread(device_.type(), options_.precision);
+  one_input_ = reversible() && x[0].is_same(x[1]);
   checks_ =
       reads_wait(device_) && pass_->checks() ? pass_->checks() : std::make_shared<DeferredChecks>();
   RangeProbe range(*arithmetic_, reads_wait(device_));
   if (for_backward) {
-    keep_ = keep_plan(plan_.policies, {.tail = plan_.kept_tail(on_streams())});
+    keep_ = keep_plan(plan_.policies, {.tail = plan_.kept_tail(on_streams(), coupling_),
+                                       .coupling = coupling_,
+                                       .first_block = first_block(x)});
     probe_ = std::make_unique<DriftProbe>(count, reads_wait(device_));
   } else {
     keep_.branches.resize(static_cast<std::size_t>(count));
   }
 
-  std::vector<at::Tensor> u(static_cast<std::size_t>(count) + 2);
+  std::vector<at::Tensor> u(static_cast<std::size_t>(count) + x.size());
   kept_.resize(u.size());
   tapes_.resize(static_cast<std::size_t>(count));
   {
     memory::TagScope tag(memory::Tag::streams);
-    range.input("x1", x1);
-    range.input("x2", x2);
+    range.input("x1", x.front());
+    if (reversible()) range.input("x2", x.back());
   }
 
   Watchers watchers = observers_->now();
@@ -135,8 +147,10 @@ std::pair<at::Tensor, at::Tensor> StackCall::forward(const at::Tensor& x1, const
   const auto run = [&](int k, int lane) {
     if (k == 0) {
       memory::TagScope tag(memory::Tag::streams);
-      u[0] = arithmetic_->enter(x1.detach().contiguous());
-      u[1] = one_input_ ? u[0] : arithmetic_->enter(x2.detach().contiguous());
+      u[0] = arithmetic_->enter(x[0].detach().contiguous());
+      if (reversible()) {
+        u[1] = one_input_ ? u[0] : arithmetic_->enter(x[1].detach().contiguous());
+      }
     }
     if (times) times->on_begin(k, lane);
     run_forward(k, u, range, for_backward);
@@ -154,12 +168,13 @@ std::pair<at::Tensor, at::Tensor> StackCall::forward(const at::Tensor& x1, const
 
   range.defer_to(*checks_);
   const auto top = static_cast<std::size_t>(count);
-  std::pair outputs{arithmetic_->leave(u[top]), arithmetic_->leave(u[top + 1])};
+  std::vector<at::Tensor> outputs;
+  for (std::size_t at = top; at < u.size(); ++at) outputs.push_back(arithmetic_->leave(u[at]));
   if (for_backward) {
     // Detached, so that the node and its own outputs do not keep each other alive.
     if (keep_.wants_y1) kept_[top] = u[top].detach();
     if (keep_.wants_y2) kept_[top + 1] = u[top + 1].detach();
-    remember_versions(x1, x2);
+    remember_versions(x);
   } else {
     release();
     if (!defers_checks()) checks_->run();
@@ -180,7 +195,7 @@ void StackCall::run_forward(int k, std::vector<at::Tensor>& u, RangeProbe& range
   const auto at = static_cast<std::size_t>(k);
   const BranchKeep& keep = keep_.branches[at];
   const BranchSetting branch = setting(k);
-  const at::Tensor x = arithmetic_->leave(u[at + 1]);
+  at::Tensor x = arithmetic_->leave(u[input(k)]);
   at::Tensor f;
   if (for_backward && keep.tape) {
     std::tie(tapes_[at], f) =
@@ -189,37 +204,49 @@ void StackCall::run_forward(int k, std::vector<at::Tensor>& u, RangeProbe& range
   } else {
     f = run_branch(branch, x, extras_);
   }
-  range.addition(branch.where, u[at], f);
+  if (reversible()) range.addition(branch.where, u[at], f);
   if (for_backward) {
     if (keep.value) kept_[at] = u[at];
     // A meta tensor has no values that could drift.
-    if (keep.needs_recover() && !device_.is_meta()) probe_->remember(k, u[at]);
+    if (k >= keep_.first && keep.needs_recover() && !device_.is_meta()) {
+      probe_->remember(k, reversible() ? u[at] : f);
+    }
   }
   memory::TagScope tag(memory::Tag::streams);
-  u[at + 2] = arithmetic_->add(std::move(u[at]), f);
+  const auto dtype = x.scalar_type();
+  x.reset();
+  u[output(k)] = joined(std::move(u[at]), f, dtype);
 }
 
-std::pair<at::Tensor, at::Tensor> StackCall::forward_with_autograd(const at::Tensor& x1,
-                                                                   const at::Tensor& x2) {
-  if (options_.arithmetic == Arithmetic::exact) {
+// The value that branch k makes, of the one that it adds to: u[k], or its input v[k].
+at::Tensor StackCall::joined(at::Tensor u, const at::Tensor& f, at::ScalarType dtype) const {
+  return coupling_ == Coupling::sequential ? f.to(dtype) : arithmetic_->add(std::move(u), f);
+}
+
+std::vector<at::Tensor> StackCall::forward_with_autograd(const std::vector<at::Tensor>& x) {
+  if (reversible() && options_.arithmetic == Arithmetic::exact) {
     throw std::invalid_argument(
         "stack: exact (integer) streams have no autograd graph; compare with mode stored instead");
   }
   position_ = pass_->enter(shared_from_this());
-  autocast_ = AutocastState::of_this_thread(x1.device().type(), options_.precision);
-  at::Tensor lower = x1, upper = x2;
+  const auto device = x[0].device().type();
+  autocast_ = AutocastState::of_this_thread(device, options_.precision);
+  std::vector<at::Tensor> u = x;
   for (int k = 0; k < branches(); ++k) {
     const BranchSetting branch = setting(k);
     RandomStream random(branch.random_key);
     RandomScope random_scope(random);
-    AutocastScope autocast_scope(x1.device().type(), autocast_);
-    lower = lower + (*branch.branch)(upper, {{extras_, branch.where}}).to(lower.scalar_type());
-    std::swap(lower, upper);
+    AutocastScope autocast_scope(device, autocast_);
+    at::Tensor& lower = u.front();
+    const at::Tensor f = (*branch.branch)(u.back(), {{extras_, branch.where}});
+    lower = coupling_ == Coupling::sequential ? f.to(lower.scalar_type())
+                                              : lower + f.to(lower.scalar_type());
+    if (reversible()) std::swap(u[0], u[1]);
   }
-  return {lower, upper};
+  return u;
 }
 
-void StackCall::remember_versions(const at::Tensor& x1, const at::Tensor& x2) {
+void StackCall::remember_versions(const std::vector<at::Tensor>& x) {
   for (int k = 0; k < branches(); ++k) {
     for (const auto& [name, tensor] : (*branches_)[static_cast<std::size_t>(k)].parameters()) {
       versions_.add(tensor, where(k) + ": parameter '" + name + "'");
@@ -230,8 +257,9 @@ void StackCall::remember_versions(const at::Tensor& x1, const at::Tensor& x2) {
   }
   if (arithmetic_->exact()) return;
   const auto top = static_cast<std::size_t>(branches());
-  if (kept_[0].defined()) versions_.add(x1, "stack: input x1");
-  if (kept_[1].defined()) versions_.add(x2, "stack: input x2");
+  if (kept_[0].defined()) versions_.add(x.front(), "stack: input x1");
+  if (!reversible()) return;
+  if (kept_[1].defined()) versions_.add(x.back(), "stack: input x2");
   versions_.add(kept_[top], "stack: output y1");
   versions_.add(kept_[top + 1], "stack: output y2");
 }

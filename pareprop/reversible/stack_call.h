@@ -34,6 +34,7 @@ class StackCall : public std::enable_shared_from_this<StackCall> {
   // What the call takes over from its stack.
   struct Setup {
     std::shared_ptr<const std::vector<Branch>> branches;
+    Coupling coupling = Coupling::reversible;
     StackPlan plan;
     StackOptions options;
     std::shared_ptr<const ObserverList> observers;
@@ -44,20 +45,19 @@ class StackCall : public std::enable_shared_from_this<StackCall> {
   // forward pass too: autograd runs gradients on the streams that recorded their tapes.
   void run_on(std::shared_ptr<Executor> executor) { executor_ = std::move(executor); }
 
-  // The outputs. With `for_backward` false nothing is kept. Call once.
-  std::pair<at::Tensor, at::Tensor> forward(const at::Tensor& x1, const at::Tensor& x2,
-                                            bool for_backward);
+  // As many streams as the coupling has, in and out. With `for_backward` false nothing is kept.
+  // Call once.
+  std::vector<at::Tensor> forward(const std::vector<at::Tensor>& x, bool for_backward);
   // The same as one ordinary autograd graph, with the same randomness: the oracle. Floating
   // arithmetic.
-  std::pair<at::Tensor, at::Tensor> forward_with_autograd(const at::Tensor& x1,
-                                                          const at::Tensor& x2);
+  std::vector<at::Tensor> forward_with_autograd(const std::vector<at::Tensor>& x);
 
-  // The differentiable inputs besides x1 and x2: extra arguments, then parameters, each once.
+  // The differentiable inputs besides the streams: extra arguments, then parameters, each once.
   std::vector<at::Tensor> leaves() const;
 
-  // Gradients of x1, x2 and leaves(). One of dy1 and dy2 may be undefined: zero. With `keep` the
-  // call can be differentiated again.
-  std::vector<at::Tensor> backward(at::Tensor dy1, at::Tensor dy2, bool keep);
+  // Gradients of the streams and of leaves(). Of two streams one gradient may be undefined: zero.
+  // With `keep` the call can be differentiated again.
+  std::vector<at::Tensor> backward(std::vector<at::Tensor> dy, bool keep);
 
   // Who is told of the drift of each backward pass, when it is known (Note [Reads after the step]).
   void report_to(std::function<void(const DriftReport&)> report) { report_ = std::move(report); }
@@ -66,11 +66,13 @@ class StackCall : public std::enable_shared_from_this<StackCall> {
 
  private:
   void collect_leaves();
-  void remember_versions(const at::Tensor& x1, const at::Tensor& x2);
+  void remember_versions(const std::vector<at::Tensor>& x);
+  int first_block(const std::vector<at::Tensor>& x) const;
   BranchSetting setting(int k) const;
   void run_forward(int k, std::vector<at::Tensor>& u, RangeProbe& range, bool for_backward);
+  at::Tensor joined(at::Tensor u, const at::Tensor& f, at::ScalarType dtype) const;
   bool on_streams() const { return executor_ && executor_->asynchronous(); }
-  int ahead() const { return plan_.ahead(on_streams()); }
+  int ahead() const { return plan_.ahead(on_streams(), coupling_); }
   double drift_limit() const;
   bool defers_checks() const { return checks_ == pass_->checks(); }
   // Tells of a pass: now, or on an accelerator when the checks run (Note [Reads after the step]).
@@ -81,6 +83,8 @@ class StackCall : public std::enable_shared_from_this<StackCall> {
   std::vector<at::Tensor> own_leaves(int k) const;  // as in TapeOptions
   void run_task(const Task& task, bool keep);
   void recover(int k);
+  void join_recovered(int k, const at::Tensor& f, bool output_skipped);
+  void run_again(int k, const at::Tensor& f, bool output_skipped);
   void gradient(int k, bool keep);
   void weight_gradient(int k);
   void update(int block);
@@ -96,9 +100,13 @@ class StackCall : public std::enable_shared_from_this<StackCall> {
   void end_backward(bool keep);
 
   int branches() const { return static_cast<int>(branches_->size()); }
+  bool reversible() const { return is_reversible(coupling_); }
+  std::size_t input(int k) const { return static_cast<std::size_t>(input_of(coupling_, k)); }
+  std::size_t output(int k) const { return static_cast<std::size_t>(output_of(coupling_, k)); }
 
   // Constant after the forward pass.
   const std::shared_ptr<const std::vector<Branch>> branches_;
+  const Coupling coupling_;
   const StackPlan plan_;
   const StackOptions options_;
   const std::shared_ptr<const ObserverList> observers_;
@@ -117,7 +125,7 @@ class StackCall : public std::enable_shared_from_this<StackCall> {
   bool one_input_ = false;  // both streams entered as one tensor
 
   // Kept from the forward pass; emptied by a backward pass that does not keep.
-  std::vector<at::Tensor> kept_;  // u[k]; undefined: not kept
+  std::vector<at::Tensor> kept_;  // u[k] or v[k]; undefined: not kept
   std::vector<Tape> tapes_;       // by branch, kept or recovered
 
   // The backward pass under way. live_ belongs to the recover chain, upper_ and lower_ to the
@@ -125,8 +133,8 @@ class StackCall : public std::enable_shared_from_this<StackCall> {
   bool recovering_ = false;
   bool deferring_ = false;
   int ready_ = 0;                 // topmost branches that the stack above recovered for this one
-  std::vector<at::Tensor> live_;  // u[k] as far as recovery still reads it
-  at::Tensor upper_, lower_;      // du[k+2] and du[k+1]
+  std::vector<at::Tensor> live_;  // u[k] or v[k] as far as recovery still reads it
+  at::Tensor upper_, lower_;      // du[k+2] and du[k+1]; in one stream dv[k+1] and none
   std::vector<DeferredGradients> deferred_;
   std::vector<std::vector<at::Tensor>> borrowed_;  // what they read that other lanes allocated
   std::vector<std::vector<at::Tensor>> waiting_;  // gradients of a branch whose others are deferred

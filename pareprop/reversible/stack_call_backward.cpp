@@ -46,7 +46,7 @@ bool StackCall::begin_recovery(bool keep) {
   return true;
 }
 
-std::vector<at::Tensor> StackCall::backward(at::Tensor dy1, at::Tensor dy2, bool keep) {
+std::vector<at::Tensor> StackCall::backward(std::vector<at::Tensor> dy, bool keep) {
   if (released_) {
     throw std::runtime_error(
         "stack: backward already ran through this call and freed its state; use retain_graph to "
@@ -68,9 +68,13 @@ std::vector<at::Tensor> StackCall::backward(at::Tensor dy1, at::Tensor dy2, bool
   deferred_.resize(count);
   borrowed_.resize(count);
   waiting_.resize(count);
-  lower_ = dy1.defined() ? dy1 : at::zeros_like(dy2);
-  upper_ = dy2.defined() ? std::move(dy2) : at::zeros_like(dy1);
-  dy1.reset();
+  if (reversible()) {
+    lower_ = dy[0].defined() ? dy[0] : at::zeros_like(dy[1]);
+    upper_ = dy[1].defined() ? dy[1] : at::zeros_like(dy[0]);
+  } else {
+    upper_ = dy[0];
+  }
+  dy.clear();
   Watchers watchers = observers_->now();
   std::function<void(const BlockGradients&)> on_block;
   if (watchers.any(&StackObserver::on_block_gradients)) {
@@ -114,10 +118,14 @@ std::vector<at::Tensor> StackCall::backward(at::Tensor dy1, at::Tensor dy2, bool
       });
     }
   }
-  if (below_ && schedule.overlap) below_->ready_ = std::min(ahead(), below_->branches());
+  if (below_ && schedule.overlap) below_->ready_ = std::min(ahead(), below_->keep_.steps());
 
   check_drift();
-  std::vector<at::Tensor> result{std::move(lower_), std::move(upper_)};
+  std::vector<at::Tensor> result;
+  if (reversible()) result.push_back(std::move(lower_));
+  result.push_back(std::move(upper_));
+  // Of values inside of the stack: nobody asked for them.
+  if (keep_.first > 0) std::fill(result.begin(), result.end(), at::Tensor());
   std::vector<at::Tensor> sums = gradients_->take();
   check_missing(sums);
   result.insert(result.end(), sums.begin(), sums.end());
@@ -142,35 +150,46 @@ void StackCall::run_task(const Task& task, bool keep) {
 
 void StackCall::recover(int k) {
   const auto at = static_cast<std::size_t>(k);
-  const BranchKeep& keep = keep_.branches[at];
   const BranchSetting branch = setting(k);
-  const bool skip = keep.tape_only() && branch.branch->skips_output();
+  const bool skip = keep_.tape_only(k) && branch.branch->skips_output();
   at::Tensor x;
   {
     memory::TagScope tag(memory::Tag::tape);
-    x = arithmetic_->leave(live_[at + 1]);
+    x = arithmetic_->leave(live_[input(k)]);
   }
   auto [tape, f] =
       record_tape(branch, x, tape_extras_, {.output_needed = !skip, .own_leaves = own_leaves(k)});
   check_no_unknown_leaf(branch, tape, branch_leaves(k));
   tapes_[at] = std::move(tape);
-
   memory::TagScope tag(memory::Tag::streams);
+  reversible() ? join_recovered(k, f, skip) : run_again(k, f, skip);
+}
+
+void StackCall::join_recovered(int k, const at::Tensor& f, bool output_skipped) {
+  const auto at = static_cast<std::size_t>(k);
   at::Tensor above = std::move(live_[at + 2]);
   // What is higher up was only wanted by branches that have their tape.
   std::for_each(live_.begin() + k + 3, live_.end(),
                 [this](at::Tensor& u) { done_with(std::exchange(u, at::Tensor())); });
-  if (!keep.tape_only()) {
+  if (!keep_.tape_only(k)) {
     live_[at] = arithmetic_->subtract(std::move(above), f);
     probe_->compare(k, live_[at]);
     if (k == 0 && one_input_) {
       probe_->compare_bottom(arithmetic_->leave(live_[0]), arithmetic_->leave(live_[1]));
     }
-  } else if (!skip && above.defined()) {
+  } else if (!output_skipped && above.defined()) {
     above = arithmetic_->subtract(std::move(above), f);
     probe_->compare(k, above);
   }
   done_with(std::move(above));
+}
+
+// In one stream the value above is made again from the one that the branch read.
+void StackCall::run_again(int k, const at::Tensor& f, bool output_skipped) {
+  at::Tensor read = std::exchange(live_[input(k)], at::Tensor());
+  if (!output_skipped) probe_->compare(k, f);
+  if (!keep_.tape_only(k)) live_[output(k)] = joined(read, f, read.scalar_type());
+  done_with(std::move(read));
 }
 
 void StackCall::gradient(int k, bool keep) {
@@ -187,8 +206,15 @@ void StackCall::gradient(int k, bool keep) {
   } else {
     done_with(std::move(input));
   }
-  lower_ = sum(std::move(lower_), std::move(found.input));
-  std::swap(upper_, lower_);
+  if (reversible()) {
+    lower_ = sum(std::move(lower_), std::move(found.input));
+    std::swap(upper_, lower_);
+  } else if (coupling_ == Coupling::residual) {
+    upper_ = sum(std::move(upper_), std::move(found.input));
+  } else {
+    if (!found.input.defined()) found.input = at::zeros_like(upper_);
+    done_with(std::exchange(upper_, std::move(found.input)));
+  }
   if (delivers_later(k)) {
     waiting_[at] = std::move(found.others);
   } else {

@@ -124,7 +124,7 @@ class CaseRun {
          .input_bytes = static_cast<std::int64_t>(input.nbytes())});
     search.use(plan::measure_macs_per_second(case_.device));
     const std::vector<plan::StepSize> sizes = sizes_that_matter(search);
-    if (!search.plain() && !sizes.empty()) {
+    if (!search.without_stacks() && !sizes.empty()) {
       const NetworkRestored restored(model);
       model.set_options({.precision = case_.precision, .arithmetic = case_.arithmetic});
       search.use(plan::measure_step_times(model, sizes));

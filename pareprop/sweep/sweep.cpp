@@ -56,7 +56,7 @@ void check(const Grid& grid) {
 
 std::vector<Mode> modes_of(const Grid& grid) {
   if (!grid.modes.empty()) return grid.modes;
-  return grid.change.plain ? std::vector{Mode::stored, Mode::checkpoint} : all_modes();
+  return grid.change.plain ? plain_modes() : all_modes();
 }
 
 // One empty choice where there is no list: what the model has.

@@ -119,8 +119,7 @@ bool BudgetKeeper::fits_at_its_leanest() const {
   const auto fits = [&](std::int64_t parts) {
     plan::DryStep dry(make_, plan::part_of(shape_, parts));
     const Network& network = dry.network();
-    const Mode leanest_of_auto = network.stacks().empty() ? Mode::checkpoint : Mode::reprop;
-    StepPlan leanest = network.plan_of(is_auto() ? leanest_of_auto : choices_.mode);
+    StepPlan leanest = network.plan_of(is_auto() ? network.leanest_mode() : choices_.mode);
     if (is_auto()) leanest.recompute_between = true;
     return dry.run(leanest).at_most <= budget_;
   };

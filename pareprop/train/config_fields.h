@@ -11,7 +11,7 @@ void visit_fields(Config& c, Visit&& visit) {
   visit("model",
         "Network to train; 'pareprop models' lists all; none: that of --weights, else vit_tiny",
         c.model);
-  visit("plain", "Train the ordinary, non-reversible network (modes stored and checkpoint only)",
+  visit("plain", "Train the ordinary, non-reversible network (modes stored, checkpoint and auto)",
         c.plain);
   visit("depth", "Number of blocks, or of each stage separated by commas; none: the model's",
         c.depth);
@@ -133,6 +133,17 @@ void visit_fields(Config& c, Visit&& visit) {
         "Decay of the moving average of the weights, which is then used for validation; 0: no "
         "average",
         c.ema);
+
+  visit("freeze",
+        "Parameters that are not trained: patterns separated by commas, a * stands for any "
+        "characters, as in patch_embed.*,blocks.0.*; !PATTERN takes some out again; none: all are "
+        "trained",
+        c.freeze);
+  visit("layer_decay",
+        "The learning rate of a block is the head's times this for each block above it and once "
+        "more; embeddings have the least; 1: all have the same",
+        c.layer_decay);
+  visit("head_steps", "The first so many steps train the head only", c.head_steps);
 
   visit("out", "Folder of the run", c.out);
   visit("save_every",

@@ -2,8 +2,12 @@
 
 #include <ATen/ops/empty.h>
 
+#include <cmath>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "pareprop/models/fine_tuning.h"
 #include "pareprop/models/named_tensors.h"
 #include "pareprop/optim/make_optimizer.h"
 #include "pareprop/train/model_for_data.h"
@@ -32,6 +36,20 @@ std::optional<Ema> make_average(const TrainConfig& config, const models::Model& 
   return Ema(models::trained_parameters(model), config.ema);
 }
 
+// The factor of each parameter's learning rate (Note [Layers of a network]).
+std::vector<double> rate_factors(const TrainConfig& config, const io::NamedTensors& parameters,
+                                 const models::Model& model) {
+  if (config.layer_decay == 1.0) return {};
+  std::vector<std::string> names;
+  for (const auto& [name, parameter] : parameters) names.push_back(name);
+  const models::Layers layers = models::layers_of(names, models::parameter_names(model));
+  std::vector<double> factors;
+  for (const int layer : layers.of) {
+    factors.push_back(std::pow(config.layer_decay, layers.last - layer));
+  }
+  return factors;
+}
+
 }  // namespace
 
 Learner make_learner(const TrainConfig& config, const TrainChoices& choices,
@@ -42,6 +60,7 @@ Learner make_learner(const TrainConfig& config, const TrainChoices& choices,
   auto shares = std::make_unique<distributed::Shares>(models::trained_parameters(*model), group,
                                                       choices.shard);
   auto optimizer = optim::make_optimizer(shares->own(), choices.optimizer);
+  optimizer->scale_rates(rate_factors(config, shares->own(), *model));
   std::optional<Ema> average = make_average(config, *model);
   return {std::move(model), std::move(shares), std::move(optimizer), std::move(average)};
 }

@@ -2,10 +2,13 @@
 
 #include <c10/core/GradMode.h>
 
+#include <algorithm>
 #include <stdexcept>
 #include <string>
 
+#include "pareprop/models/fine_tuning.h"
 #include "pareprop/models/image_model.h"
+#include "pareprop/models/named_tensors.h"
 #include "pareprop/models/registry.h"
 #include "pareprop/models/roberta.h"
 #include "pareprop/ops/device_path.h"
@@ -41,10 +44,8 @@ std::shared_ptr<models::Model> image_model(const TrainConfig& config, const data
   return models::make_model(model_of(config), change, weights);
 }
 
-}  // namespace
-
-std::shared_ptr<models::Model> make_model(const TrainConfig& config, const TrainingData& data,
-                                          const models::WeightOptions& weights) {
+std::shared_ptr<models::Model> whole_model(const TrainConfig& config, const TrainingData& data,
+                                           const models::WeightOptions& weights) {
   check_suits(config, data.images.has_value());
   if (data.images) return image_model(config, *data.images, weights);
   const data::Tokenizer& tokenizer = data.text->tokenizer;
@@ -58,6 +59,30 @@ std::shared_ptr<models::Model> make_model(const TrainConfig& config, const Train
   change.vocabulary = vocabulary_of(config, tokenizer);
   change.length = config.seq_len.value_or(kTextLength);
   return models::make_model(model_of(config), change, weights);
+}
+
+void check_head_steps(const TrainConfig& config, const models::Model& model) {
+  if (config.head_steps == 0) return;
+  const io::NamedTensors trained = models::trained_parameters(model);
+  const auto of_head = [](const auto& named) { return models::is_of_head(named.first); };
+  if (std::any_of(trained.begin(), trained.end(), of_head)) return;
+  throw FieldError("head_steps", "expected 0, because --freeze " + config.freeze +
+                                     " leaves nothing of the head to train");
+}
+
+}  // namespace
+
+std::shared_ptr<models::Model> make_model(const TrainConfig& config, const TrainingData& data,
+                                          const models::WeightOptions& weights) {
+  auto model = whole_model(config, data, weights);
+  if (config.freeze.empty()) return model;
+  try {
+    models::freeze(*model, config.freeze);
+  } catch (const std::invalid_argument& error) {
+    throw FieldError("freeze", error.what());
+  }
+  check_head_steps(config, *model);
+  return model;
 }
 
 std::int64_t vocabulary_of(const TrainConfig& config, const data::Tokenizer& tokenizer) {

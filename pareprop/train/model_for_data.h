@@ -11,8 +11,9 @@
 namespace pareprop::train {
 
 // The network that `config` names, for this data: of its classes and channels, or its vocabulary;
-// images of the data's own size where it has one that the network can take. Throws
-// std::invalid_argument when the network is not for such data.
+// images of the data's own size where it has one that the network can take. What `config` freezes
+// does not require gradient. Throws std::invalid_argument when the network is not for such data,
+// and FieldError where nothing would be trained.
 std::shared_ptr<models::Model> make_model(const TrainConfig& config, const TrainingData& data,
                                           const models::WeightOptions& weights);
 

@@ -99,11 +99,40 @@ void fashion(TrainConfig& c) {
   c.initial_std = 0.08;
 }
 
+// From the weights of another task (--weights), which are good already: small steps, smaller ones
+// for lower layers, and only the augmentation that suits the images.
+void fine_tune(TrainConfig& c) {
+  c.batch = 32;
+  c.epochs = 30;
+  c.learning_rate = 2e-4;
+  c.last_learning_rate = 1e-6;
+  c.warmup = 0.1;
+  c.layer_decay = 0.75;
+  c.weight_decay = 0.05;
+  c.drop_path = 0.1;
+  c.label_smoothing = 0.1;
+}
+
+// The network stays as it is: few weights are trained, and no step can harm the others.
+void fine_tune_head(TrainConfig& c) {
+  c.batch = 32;
+  c.epochs = 30;
+  c.freeze = "*,!head*";
+  c.learning_rate = 1e-3;
+  c.warmup = 0.1;
+  c.weight_decay = 0.0;
+  c.dropout = 0.0;
+  c.drop_path = 0.0;
+  c.label_smoothing = 0.1;
+}
+
 }  // namespace
 
 const std::vector<Preset>& presets() {
   static const std::vector<Preset> all = {
       {"fashion", "a small RevViT on Fashion-MNIST, minutes on two cores", fashion},
+      {"fine-tune", "weights of another task (--weights) on a small data set", fine_tune},
+      {"fine-tune-head", "the same, but only the head is trained", fine_tune_head},
       {"minrev-cifar", "minREV's recipe for CIFAR-10, with the network vit_cifar", minrev_cifar},
       {"rev-vit-small", "Rev-ViT-S on ImageNet as SlowFast trains it (512 images per step)",
        rev_vit_small},

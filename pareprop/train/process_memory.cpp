@@ -21,17 +21,22 @@ bool divides(const PlannedProcess& process) {
   return process.shard != Shard::none && process.all > 1;
 }
 
+std::vector<at::Tensor> trained(std::vector<at::Tensor> weights) {
+  std::erase_if(weights, [](const at::Tensor& weight) { return !weight.requires_grad(); });
+  return weights;
+}
+
 // Copies of gradients that travel to other processes.
 std::int64_t travelling_bytes(const Network& network, const PlannedProcess& process) {
   if (process.all == 1) return 0;
-  const std::int64_t all = bytes_of(network.weights());
-  const std::int64_t outside = all - bytes_of(network.block_weights());
+  const std::int64_t all = bytes_of(trained(network.weights()));
+  const std::int64_t outside = all - bytes_of(trained(network.block_weights()));
   if (process.update == Update::inside) {
     // Of two blocks; those outside of the stacks wait for the end of the pass.
     std::int64_t largest = 0;
     for (const Stack& stack : network.stacks()) {
       if (stack->depth() > 0)
-        largest = std::max(largest, bytes_of(stack->parameters()) / stack->depth());
+        largest = std::max(largest, bytes_of(trained(stack->parameters())) / stack->depth());
     }
     return 2 * std::max(largest, outside);
   }

@@ -53,7 +53,7 @@ RecordedStep record_step(models::Model& model, const RecordOptions& options) {
   check(options);
   model.train();
   const NetworkRestored restored(model);
-  const Mode usual = model.stacks().empty() ? Mode::stored : Mode::pareprop;
+  const Mode usual = model.plain() ? Mode::stored : Mode::pareprop;
   model.set_options({.precision = options.precision, .arithmetic = options.arithmetic});
   model.set_plan(options.plan ? *options.plan : model.plan_of(usual));
   TraceRecorder recorder(model);

@@ -16,7 +16,8 @@ namespace fs = std::filesystem;
 
 // Fields, besides the batch, without which the next batch would not be the next one, or the weights
 // not the same, and those that the state of the optimizer is made by.
-constexpr const char* kFixed[] = {"data", "accumulate", "seed", "optimizer", "optimizer_state"};
+constexpr const char* kFixed[] = {"data",      "accumulate",      "seed",
+                                  "optimizer", "optimizer_state", "freeze"};
 
 // Fields that say nothing about how the weights come about.
 constexpr const char* kFree[] = {"out",       "resume",     "save_every", "save_minutes",

@@ -243,6 +243,9 @@ void check_optimizer(const TrainConfig& c) {
   expect_field(c.eps > 0.0 && c.eps <= 1.0, "eps",
                "expected more than 0 and at most 1, such as 1e-8, got " + text_of(c.eps));
   between("clip", 0.0, kLongest, c.clip);
+  expect_field(c.layer_decay > 0.0 && c.layer_decay <= 1.0, "layer_decay",
+               "expected more than 0 and at most 1, such as 0.75, got " + text_of(c.layer_decay));
+  between("head_steps", std::int64_t{0}, kMostSteps, c.head_steps);
   share("ema", c.ema);
 }
 

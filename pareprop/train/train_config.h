@@ -90,6 +90,11 @@ struct TrainConfig {
   std::string shard = "none";
   double ema = 0.0;
 
+  // What is trained of a network that has weights
+  std::string freeze = {};
+  double layer_decay = 1.0;
+  std::int64_t head_steps = 0;
+
   // What is kept and said
   std::string out = "run";
   std::optional<std::int64_t> save_every = std::nullopt;

@@ -15,6 +15,7 @@
 #include "pareprop/device/torch_error.h"
 #include "pareprop/reversible/network_memory.h"
 #include "pareprop/text/fixed.h"
+#include "pareprop/train/head_first.h"
 #include "pareprop/train/run_folder.h"
 #include "pareprop/train/run_writer.h"
 #include "pareprop/train/train_step.h"
@@ -46,7 +47,8 @@ class TrainingLoop {
         begun_at_(done_before(run)),
         step_(begun_at_),
         saved_(begun_at_),
-        state_bytes_(run.trained.state_bytes()) {
+        state_bytes_(run.trained.state_bytes()),
+        head_first_(model_, run.trained.shares.all(), run.config.head_steps) {
     if (run.resumed != nullptr) evaluated_ = run.resumed->losses;
   }
 
@@ -123,6 +125,7 @@ class TrainingLoop {
     const auto begin = Clock::now();
     const double waited_before = batches_.waited_seconds();
     const double rate = schedule_.learning_rate(step_);
+    head_first_.begin_step(step_);
     const bool out_of_time =
         config_.time_limit > 0.0 && seconds_since(begin_) > 60.0 * config_.time_limit;
     const bool asked = stop_asked();
@@ -281,7 +284,7 @@ class TrainingLoop {
                        .predicted_peak_bytes = keeper.plan().predicted.total_peak,
                        .parts = keeper.parts(),
                        .skipped = run_.batches.skipped()};
-    if (!model_.stacks().empty()) result.stacks = model_.plan().stacks;
+    result.stacks = model_.plan().stacks;
     result.memory.total_peak = std::max(result.memory.total_peak, keeper.highest());
     writer_.add_history(result);
     return result;
@@ -307,6 +310,7 @@ class TrainingLoop {
   std::int64_t step_;   // that was done last
   std::int64_t saved_;  // of the last checkpoint that this process loaded or saved
   const std::int64_t state_bytes_;
+  HeadFirst head_first_;
   std::vector<LossPoint> evaluated_;
   StepRecord last_;
   Evaluation evaluation_;

@@ -106,6 +106,12 @@ void bind_planner(py::module_& module) {
       .def("plan", &plan::Planner::plan, py::arg("budget"), no_gil)
       .def("predict", py::overload_cast<const StepPlan&>(&plan::Planner::predict), py::arg("step"),
            no_gil)
+      .def("modes",
+           [](const plan::Planner& planner) {
+             std::vector<std::string> names;
+             for (const Mode mode : planner.network().modes()) names.emplace_back(name(mode));
+             return names;
+           })
       .def(
           "of_mode",
           [](const plan::Planner& planner, const std::string& mode) {
@@ -166,7 +172,8 @@ void bind_network(py::module_& module) {
       "verify",
       [](Network& network, std::int64_t batch, const std::string& precision, bool exact,
          const std::vector<StepPlan>& plans, std::uint64_t seed) {
-        return verify(network, {.plans = plans,
+        return verify(network, {.modes = network.modes(),
+                                .plans = plans,
                                 .batch = batch,
                                 .precision = parse_precision(precision),
                                 .arithmetic = exact ? Arithmetic::exact : Arithmetic::floating,

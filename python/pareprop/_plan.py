@@ -179,7 +179,7 @@ def plan(
         model.zero_grad(set_to_none=True)
     found = planner.plan(bytes_)
     rows = []
-    for mode in _core.mode_names():
+    for mode in planner.modes():
         step = planner.of_mode(mode)
         rows.append(_row(mode, planner.predict(step), bytes_, planner.seconds(step)))
     rows.append(_row("the plan", found.predicted, bytes_, found.seconds))

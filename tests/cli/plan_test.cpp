@@ -198,13 +198,6 @@ TEST(Plan, OfTextTrainsWithTheVocabularyThatWasPlanned) {
 }
 
 TEST(Plan, SaysWhereNothingIsMeasured) {
-  const Outcome plain = plan({"--model", "vit_cifar", "--depth", "1", "--plain", "--measure",
-                              "--budget", "1GiB", "--json", "-"});
-  EXPECT_EQ(plain.code, 0);
-  EXPECT_NE(plain.err.find("--measure: the plan of a plain network does not depend on times"),
-            std::string::npos)
-      << plain.err;
-  EXPECT_FALSE(json_of(plain).at("measured").get<bool>());
   // More than any machine that this runs on has: the network must not be made.
   const Outcome large =
       plan({"--model", "vit_tiny", "--depth", "2", "--batch", "1048576", "--update", "inside",

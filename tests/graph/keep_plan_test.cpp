@@ -28,7 +28,7 @@ struct Oracle {
       const BranchKeep& keep = plan.branches[static_cast<std::size_t>(k)];
       if (!keep.tape) {
         use(k + 1);
-        if (!keep.tape_only()) {
+        if (!plan.tape_only(k)) {
           use(k + 2);
           known.insert(k);
         }
@@ -143,10 +143,10 @@ TEST(KeepPlan, NamedModesKeepExactlyWhatTheyPromise) {
       EXPECT_FALSE(Oracle::walk(reverse, {count}).works);
       EXPECT_FALSE(Oracle::walk(reverse, {count + 1}).works);
     }
-    for (const BranchKeep& keep : reverse.branches) {
-      EXPECT_FALSE(keep.tape);
-      EXPECT_TRUE(keep.needs_recover());
-      EXPECT_FALSE(keep.tape_only());
+    for (int k = 0; k < count; ++k) {
+      EXPECT_FALSE(reverse.at(k).tape);
+      EXPECT_TRUE(reverse.at(k).needs_recover());
+      EXPECT_FALSE(reverse.tape_only(k));
     }
 
     // Every input of a branch: u[1] ... u[2N].
@@ -154,7 +154,7 @@ TEST(KeepPlan, NamedModesKeepExactlyWhatTheyPromise) {
     std::set<int> inputs;
     for (int k = 1; k <= count; ++k) inputs.insert(k);
     EXPECT_EQ(kept_values(checkpoint), inputs);
-    for (const BranchKeep& keep : checkpoint.branches) EXPECT_TRUE(keep.tape_only());
+    for (int k = 0; k < count; ++k) EXPECT_TRUE(checkpoint.tape_only(k));
 
     // x2 of every block, and y1 of the stack; G is rebuilt without its output.
     const KeepPlan anchor = keep_plan(all(Policy::anchor, depth));
@@ -163,7 +163,7 @@ TEST(KeepPlan, NamedModesKeepExactlyWhatTheyPromise) {
     if (depth > 0) anchors.insert(count);
     EXPECT_EQ(kept_values(anchor), anchors);
     for (int k = 0; k < count; ++k) {
-      EXPECT_EQ(anchor.branches[static_cast<std::size_t>(k)].tape_only(), k % 2 == 1) << k;
+      EXPECT_EQ(anchor.tape_only(k), k % 2 == 1) << k;
     }
   }
 }
@@ -172,8 +172,56 @@ TEST(KeepPlan, TheBottomIsRecoveredOnlyWhenAsked) {
   EXPECT_TRUE(keep_plan(all(Policy::reverse, 3)).branches[0].wants_value);
   const KeepPlan plan = keep_plan(all(Policy::reverse, 3), {.recover_bottom = false});
   EXPECT_FALSE(plan.branches[0].wants_value);
-  EXPECT_TRUE(plan.branches[0].tape_only());
+  EXPECT_TRUE(plan.tape_only(0));
   EXPECT_TRUE(plan.branches[1].wants_value);
+}
+
+// The recurrence v[k+1] = v[k] + B[k](v[k]), upwards within each block and from the top block down.
+TEST(KeepPlan, OneStreamSufficesAndKeepsOneValueABlock) {
+  for (unsigned seed = 0; seed < 1000; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937 random(seed);
+    const int depth = static_cast<int>(random() % 10);
+    const auto policies = testing::random_policies(random, depth, Coupling::residual);
+    const int tail = random() % 2 ? static_cast<int>(random() % 22) : 0;
+    const int first_block = random() % 3 ? 0 : static_cast<int>(random() % 11);
+    const KeepPlan plan = keep_plan(
+        policies, {.tail = tail, .coupling = Coupling::residual, .first_block = first_block});
+    EXPECT_EQ(plan.first, std::min(2 * first_block, 2 * depth));
+    EXPECT_FALSE(plan.wants_y1 || plan.wants_y2);
+    const std::set<int> kept = kept_values(plan);
+    std::set<int> known = kept, read;
+    for (int s = 0; s < plan.steps(); ++s) {
+      const int k = recovered_at(plan.coupling, plan.count(), s);
+      ASSERT_EQ(recovered_at(plan.coupling, plan.count(), k), s);
+      ASSERT_EQ(plan.at(k).needs_recover(), !plan.at(k).tape);
+      if (plan.at(k).tape) continue;
+      ASSERT_TRUE(known.contains(k)) << "v[" << k << "] is missing";
+      read.insert(k);
+      if (!plan.tape_only(k)) known.insert(k + 1);
+    }
+    EXPECT_EQ(read, known) << "kept or made for nobody";
+    for (int i = 0; i < depth; ++i) {
+      const bool stored = keeps_tape(policies[static_cast<std::size_t>(i)]);
+      ASSERT_LE(kept.count(2 * i) + kept.count(2 * i + 1), stored || 2 * i < plan.first ? 0u : 1u);
+    }
+  }
+}
+
+TEST(KeepPlan, BlocksThatNothingIsTrainedInKeepNothing) {
+  for (const Policy policy : kPolicies) {
+    const KeepPlan whole = keep_plan(all(policy, 5));
+    const KeepPlan part = keep_plan(all(policy, 5), {.first_block = 3});
+    EXPECT_EQ(part.steps(), 4);
+    for (int k = 0; k < 6; ++k) {
+      EXPECT_FALSE(part.at(k).tape || part.at(k).value || part.at(k).wants_value) << k;
+    }
+    for (int k = 6; k < 10; ++k) {
+      EXPECT_EQ(part.at(k).tape, whole.at(k).tape) << k;
+      EXPECT_LE(part.at(k).value, whole.at(k).value) << k;
+    }
+    EXPECT_EQ(keep_plan(all(policy, 5), {.first_block = 5}).steps(), 0);
+  }
 }
 
 }  // namespace

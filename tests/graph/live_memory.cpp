@@ -90,7 +90,7 @@ LiveMemory::LiveMemory(const TaskGraph& graph, const KeepPlan& plan,
 void LiveMemory::add_stack(const Tasks& tasks, const KeepPlan& plan,
                            const std::vector<BranchBytes>& bytes) {
   const int count = static_cast<int>(bytes.size());
-  for (int k = 0; k < count; ++k) {
+  for (int k = plan.first; k < count; ++k) {
     const auto at = static_cast<std::size_t>(k);
     if (tasks.gradient[at] < 0) {
       throw std::invalid_argument("live memory: the graph has no gradient of branch " +
@@ -107,7 +107,7 @@ void LiveMemory::add_stack(const Tasks& tasks, const KeepPlan& plan,
                       .made_by = tasks.gradient[at],
                       .released_by = tasks.uses_of_tape(k)});
   }
-  if (count == 0) return;
+  if (count == 0 || !is_reversible(plan.coupling)) return;
   for (int k = 0; k < count + 2; ++k) add_value(tasks, plan, bytes, k);
 }
 
@@ -150,7 +150,7 @@ void LiveMemory::add_below(const Tasks& tasks, const KeepPlan& plan,
                       .recovered = true,
                       .made_by = tasks.recover[k],
                       .released_by = {}});
-    if (makes_value(plan.branches[k])) {
+    if (is_reversible(plan.coupling) && makes_value(plan.branches[k])) {
       items_.push_back({.bytes = bytes[k].value, .made_by = tasks.recover[k], .released_by = {}});
     }
   }

@@ -31,7 +31,8 @@ struct LivePeak {
 //     workspace k  from the beginning of gradient(k) until its end, or that of weight_gradient(k)
 // The outputs of the stack, u[2N] and u[2N+1], count from the start as far as the plan wants them,
 // with the bytes of u[2N-2] and u[2N-1]. Where u[0] is recovered to measure the drift, u[0] and
-// u[1] stay to the end; so does everything recovered for the stack below.
+// u[1] stay to the end; so does everything recovered for the stack below. Of stacks of one stream
+// only the tapes.
 
 class LiveMemory {
  public:

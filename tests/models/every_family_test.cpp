@@ -2,10 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <random>
+
 #include "pareprop/memory/caching_allocator.h"
 #include "pareprop/memory/meter.h"
 #include "pareprop/models/registry.h"
 #include "pareprop/ops/compare.h"
+#include "pareprop/reversible/torch_lanes.h"
 
 namespace pareprop::models {
 namespace {
@@ -76,29 +79,60 @@ TEST(EveryFamily, ProductsAloneGiveTheBitsOfStoredTrainingInLessMemory) {
   }
 }
 
-TEST(EveryFamily, PlainNetworksTrainStoredOrCheckpointed) {
+StepPlan random_plain_plan(const Model& model, std::mt19937& random) {
+  StepPlan plan = model.recomputing_plan(/*overlap=*/random() % 2 == 0);
+  plan.recompute_between = random() % 2 == 0;
+  const auto allowed = policies_of(model.coupling());
+  for (StackPlan& stack : plan.stacks) {
+    for (Policy& policy : stack.policies) policy = allowed[random() % allowed.size()];
+    stack.lookahead = static_cast<int>(random() % 4);
+    stack.deferred = static_cast<int>(random() % 3);
+    if (random() % 2 == 0) stack.tail = 0;
+  }
+  return plan;
+}
+
+// Every mix of policies has the bits of storing everything, which has those of ordinary autograd.
+TEST(EveryFamily, PlainNetworksHaveTheGradientsOfOrdinaryAutogradUnderEveryPlan) {
+  IntraOpThreads one(1);
+  std::mt19937 random(5);
   for (const auto& [model_name, overrides] :
-       {Small{"vit_tiny", {.depths = {3}, .width = 48, .image_size = 64}},
-        Small{"swin_tiny", {.depths = {2}, .width = 24, .image_size = 64}},
-        Small{"mvit_cifar", {.depths = {2}, .width = 16}},
+       {Small{"vit_tiny", {.depths = {4}, .width = 48, .image_size = 64}},
+        Small{"swin_tiny", {.depths = {2, 1, 3, 0}, .width = 24, .image_size = 64}},
+        Small{"mvit_cifar", {.depths = {2, 1, 3}, .width = 16}},
         Small{"roberta_base", {.depths = {3}, .width = 48, .length = 24, .vocabulary = 101}}}) {
     Overrides changed = overrides;
     changed.dropout = 0.1;
     changed.drop_path = 0.2;
     changed.plain = true;
     auto model = make_model(model_name, changed);
-    std::vector<std::vector<at::Tensor>> gradients;
-    for (const Mode mode : {Mode::stored, Mode::checkpoint}) {
-      model->set_mode(mode);
-      model->loss(model->example(2, 1), {.pass = std::make_shared<Pass>(1, 2)}).backward();
-      gradients.emplace_back();
-      for (auto& parameter : model->parameters()) {
-        gradients.back().push_back(parameter.grad().clone());
-      }
+    model->set_executor(std::make_shared<TorchCpuLanes>(2, 1));
+    const Batch example = model->example(2, 1);
+    const auto gradients = [&](const StepPlan& plan, bool reference) {
+      model->set_plan(plan);
+      model->loss(example, {.pass = std::make_shared<Pass>(1, 2), .reference = reference})
+          .backward();
+      std::vector<at::Tensor> all;
+      for (auto& parameter : model->parameters()) all.push_back(parameter.grad().clone());
       drop_gradients(*model);
+      return all;
+    };
+    for (const Precision precision : {Precision::fp32, Precision::bf16}) {
+      SCOPED_TRACE(model_name + std::string(", ") + std::string(name(precision)));
+      model->set_options({.precision = precision});
+      const StepPlan stored = model->plan_of(Mode::stored);
+      const auto expected = gradients(stored, /*reference=*/true);
+      EXPECT_TRUE(bit_identical(expected, gradients(stored, false)));
+      EXPECT_TRUE(bit_identical(expected, gradients(model->plan_of(Mode::checkpoint), false)));
+      for (int i = 0; i < 8; ++i) {
+        const StepPlan plan = random_plain_plan(*model, random);
+        EXPECT_TRUE(bit_identical(expected, gradients(plan, false))) << "plan " << i;
+      }
     }
-    EXPECT_LE(max_relative_error(gradients[0], gradients[1]), 1e-5) << model_name;
     EXPECT_THROW(model->set_mode(Mode::reprop), std::invalid_argument);
+    StepPlan anchored = model->plan_of(Mode::checkpoint);
+    anchored.stacks.front().policies.front() = Policy::anchor;
+    EXPECT_THROW(model->set_plan(anchored), std::invalid_argument);
   }
 }
 

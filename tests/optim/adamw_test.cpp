@@ -46,6 +46,30 @@ TEST(AdamW, StepsAsTorchDoes) {
   }
 }
 
+TEST(AdamW, ScaledRatesAreThoseOfTorchsGroups) {
+  const std::vector<double> factors{0.125, 0.5, 0.5, 1.0};
+  const auto ours = random_parameters(1), theirs = random_parameters(1);
+  AdamW adamw(ours, {.weight_decay = 0.3});
+  adamw.scale_rates(factors);
+  std::vector<torch::optim::OptimizerParamGroup> groups;
+  for (std::size_t i = 0; i < theirs.size(); ++i) {
+    const auto& [name, parameter] = theirs[i];
+    auto options = std::make_unique<torch::optim::AdamWOptions>(0.01 * factors[i]);
+    options->weight_decay(decays(name, parameter) ? 0.3 : 0.0);
+    groups.emplace_back(std::vector<at::Tensor>{parameter}, std::move(options));
+  }
+  torch::optim::AdamW torch_adamw(groups);
+  for (std::uint64_t step = 0; step < 5; ++step) {
+    random_gradients(ours, step);
+    random_gradients(theirs, step);
+    adamw.step(0.01);
+    torch_adamw.step();
+    for (std::size_t i = 0; i < ours.size(); ++i) {
+      EXPECT_TRUE(ours[i].second.allclose(theirs[i].second, 1e-5, 1e-6)) << ours[i].first;
+    }
+  }
+}
+
 TEST(AdamW, BiasesNormsAndPositionsDoNotDecay) {
   const auto decaying = [](const std::string& model) {
     std::vector<std::string> names;

@@ -133,12 +133,41 @@ TEST(Planner, KeepsProductsWhereAFewBytesAreMissing) {
   EXPECT_EQ(planner.plan_step(stored).step, planner.all(Mode::stored));
 }
 
-TEST(Planner, PlainNetworksStoreOrCheckpoint) {
-  Planner planner(maker("vit_cifar", {.plain = true}), {.batch = 4});
-  const std::int64_t stored = peak(planner, Mode::stored);
+TEST(Planner, BlocksOfPlainNetworksAreStoredLeanOrCheckpointed) {
+  Planner planner(maker("vit_cifar", {.depths = {8}, .plain = true}), {.batch = 4});
+  const std::int64_t stored = peak(planner, Mode::stored), lean = peak(planner, Mode::checkpoint);
   EXPECT_EQ(planner.plan_step(stored).step, planner.all(Mode::stored));
-  EXPECT_EQ(planner.plan_step(stored - 1).step, planner.all(Mode::checkpoint));
   EXPECT_FALSE(planner.plan_step(1000).fits);
+  const auto count = [&](std::int64_t budget, Policy policy) {
+    const Plan plan = planner.plan_step(budget);
+    EXPECT_TRUE(plan.fits && plan.predicted.at_most <= budget) << budget;
+    const auto blocks = plan.step.stacks.at(0).policies;
+    return std::count(blocks.begin(), blocks.end(), policy);
+  };
+  EXPECT_GT(count(stored - (stored - lean) / 8, Policy::products), 0);
+  const std::int64_t little = lean + (stored - lean) / 8;
+  EXPECT_GT(count(little, Policy::checkpoint), 0);
+  EXPECT_LT(count(little, Policy::checkpoint), 8);
+  EXPECT_EQ(count(lean, Policy::reverse), 0);
+}
+
+TEST(Planner, PlainNetworksAreFasterWithMoreBytes) {
+  for (const char* const model : {"vit_cifar", "swin_cifar", "mvit_cifar"}) {
+    Planner planner(maker(model, {.plain = true}), {.batch = 4});
+    planner.use(MacsPerSecond{1e9});
+    const std::int64_t least = planner.plan_step(0).smallest_budget;
+    const std::int64_t most = peak(planner, Mode::stored);
+    EXPECT_LT(least, most) << model;
+    double last = 1e30;
+    for (int i = 0; i <= 8; ++i) {
+      const Plan plan = planner.plan_step(least + (most - least) * i / 8);
+      ASSERT_TRUE(plan.fits) << model << " " << i;
+      EXPECT_LE(plan.seconds.count, last) << model << " " << i;
+      last = plan.seconds.count;
+    }
+    EXPECT_DOUBLE_EQ(last, planner.seconds(planner.all(Mode::stored)).count) << model;
+    EXPECT_LT(last, planner.seconds(planner.all(Mode::checkpoint)).count) << model;
+  }
 }
 
 }  // namespace

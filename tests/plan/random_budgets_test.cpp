@@ -36,8 +36,8 @@ struct RandomCase {
   StepShape shape;
 
   std::string words() const {
-    return model + ", batch " + std::to_string(shape.batch) + ", " +
-           std::string(name(shape.precision)) +
+    return (overrides.plain ? "plain " : "") + model + ", batch " + std::to_string(shape.batch) +
+           ", " + std::string(name(shape.precision)) +
            (shape.arithmetic == Arithmetic::exact ? " exact" : "");
   }
 };
@@ -76,9 +76,10 @@ class RandomBudgets : public ::testing::Test {
     return std::uniform_int_distribution<std::int64_t>(0, n - 1)(random_);
   }
 
-  RandomCase draw() {
+  RandomCase draw(bool plain) {
     RandomCase c;
     c.overrides.dropout = below(2) == 0 ? 0.0 : 0.1;
+    c.overrides.plain = plain;
     const auto blocks = [&] { return static_cast<int>(1 + below(6)); };
     switch (below(4)) {
       case 0:
@@ -141,26 +142,29 @@ class RandomBudgets : public ::testing::Test {
     return peak;
   }
 
+  void expect_budgets_kept(bool plain, int count);
+
   std::mt19937_64 random_{20261116};
 };
 
 // PAREPROP_CASES and PAREPROP_SEED choose others.
-TEST_F(RandomBudgets, PredictedPeaksAreMeasuredAndBudgetsKept) {
+void RandomBudgets::expect_budgets_kept(bool plain, int count) {
   memory::install_caching_allocator();
   const char* const seed = std::getenv("PAREPROP_SEED");
   const char* const cases = std::getenv("PAREPROP_CASES");
   if (seed != nullptr) random_.seed(std::stoull(seed));
+  if (cases != nullptr) count = std::stoi(cases);
   double over = 0.0, over_lanes = 0.0, under = 0.0;
   int overlapped = 0;
-  for (int i = 0, count = cases != nullptr ? std::stoi(cases) : 60; i < count; ++i) {
-    const RandomCase c = draw();
+  for (int i = 0; i < count; ++i) {
+    const RandomCase c = draw(plain);
     Plan plan;
     {
       Planner planner(
           [&] { return models::make_model(c.model, c.overrides, {.device = at::kMeta}); }, c.shape);
       // Times by chance, so that plans overlap now and then.
       StepTimes times{.stacks = {}, .rest = 1.0};
-      for (std::size_t s = planner.all(Mode::reprop).stacks.size(); s > 0; --s) {
+      for (std::size_t s = planner.all(Mode::stored).stacks.size(); s > 0; --s) {
         times.stacks.push_back({1.0, 2.0, 2.0 + static_cast<double>(below(3))});
       }
       planner.use(times);
@@ -189,6 +193,10 @@ TEST_F(RandomBudgets, PredictedPeaksAreMeasuredAndBudgetsKept) {
   EXPECT_GT(overlapped, 0);
 }
 
+TEST_F(RandomBudgets, PredictedPeaksAreMeasuredAndBudgetsKept) { expect_budgets_kept(false, 60); }
+
+TEST_F(RandomBudgets, ThoseOfPlainNetworksAreKept) { expect_budgets_kept(true, 30); }
+
 // Parts, plans and an optimizer's state together, in random totals.
 TEST_F(RandomBudgets, TotalsAreKeptInPartsToo) {
   memory::install_caching_allocator();
@@ -198,7 +206,7 @@ TEST_F(RandomBudgets, TotalsAreKeptInPartsToo) {
   double over = 0.0, under = 0.0;
   int in_parts = 0;
   for (int i = 0, count = cases != nullptr ? std::stoi(cases) : 15; i < count; ++i) {
-    RandomCase c = draw();
+    RandomCase c = draw(/*plain=*/i % 3 == 0);
     c.shape.input_bytes = [&] {
       const models::Batch one = models::make_model(c.model, c.overrides)->example(1, 0);
       return static_cast<std::int64_t>(one.input.nbytes() + one.target.nbytes());
@@ -210,7 +218,7 @@ TEST_F(RandomBudgets, TotalsAreKeptInPartsToo) {
       SizeTimes times;
       for (const std::int64_t parts : part_counts(c.shape.batch)) {
         StepTimes own{.stacks = {}, .rest = 1.0};
-        for (std::size_t s = search.planner().all(Mode::reprop).stacks.size(); s > 0; --s) {
+        for (std::size_t s = search.planner().all(Mode::stored).stacks.size(); s > 0; --s) {
           own.stacks.push_back({1.0, 2.0, 2.0 + static_cast<double>(below(3))});
         }
         const double fair = 1.0 / static_cast<double>(parts);

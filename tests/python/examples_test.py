@@ -31,6 +31,12 @@ def test_two_processes():
     assert "loss" in run(*launch, str(EXAMPLES / "two_processes.py"), "--steps", "3")
 
 
+def test_lora():
+    pytest.importorskip("peft")
+    printed = run(str(EXAMPLES / "lora.py"), "--steps", "40")
+    assert "trainable params" in printed and printed.count(" yes") >= 4, printed
+
+
 def test_hugging_face_within_a_budget():
     pytest.importorskip("accelerate")
     assert "the same losses in less memory" in run(str(EXAMPLES / "hugging_face_vit.py"), "--small")

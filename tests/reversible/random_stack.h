@@ -24,9 +24,14 @@ struct RandomStack {
   StackOptions options;
   bool bias = false, mask = false, one_input = true, frozen = false, shared = false;
   bool two_forwards = false, eval_between = false, only_y1 = false;
+  Coupling coupling = Coupling::reversible;
+  int frozen_blocks = 0;  // the lowest ones; with a frozen input the backward pass ends above them
+  bool frozen_input = false;
   std::uint64_t seed = 0;
 
   explicit RandomStack(std::uint64_t seed, int most_blocks = 13);
+  // The same with another coupling, and with policies that it allows.
+  RandomStack coupled(Coupling other) const;
   std::string text() const;
 };
 

@@ -106,9 +106,11 @@ TEST(InsideUpdates, WorkInPlainNetworks) {
   config.plain = true;
   config.exact = false;
   config.streams = "float";
-  config.mode = "checkpoint";
   config.steps = 5;
-  EXPECT_EQ(trained(config, folder, "inside").weights, trained(config, folder, "after").weights);
+  for (const char* const mode : {"stored", "checkpoint", "auto"}) {
+    config.mode = mode;
+    EXPECT_EQ(trained(config, folder, "inside").weights, trained(config, folder, "after").weights);
+  }
 }
 
 TEST(InsideUpdates, HoldTheGradientsOfTwoBlocksAndOneTensor) {

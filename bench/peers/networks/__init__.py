@@ -1,5 +1,5 @@
-"""The reversible networks of this project in plain PyTorch, under the same parameter names. Shapes
-follow from a state dict; what does not is in SETTINGS."""
+"""The networks of this project in PyTorch alone, under the same parameter names: reversible ones and, but for
+MViT, ordinary ones. Shapes follow from a state dict, and which of the two it is; what does not is in SETTINGS."""
 
 from . import mvit, roberta, swin, vit
 

@@ -31,8 +31,9 @@ class Network(parts.Network):
     def __init__(self, state, batch, attention, heads):
         super().__init__()
         self.embeddings = Embeddings(state, "embeddings")
+        block = parts.PlainBlock if parts.one_stream(state) else parts.Block
         self.blocks = parts.Stack(
-            parts.Block(parts.SelfAttention(state, f"blocks.{i}.f", heads, EPS, attention),
+            block(parts.SelfAttention(state, f"blocks.{i}.f", heads, EPS, attention),
                         parts.Mlp(state, f"blocks.{i}.g", EPS))
             for i in range(parts.count(state, "blocks")))
         self.norm = parts.norm_like(state, "norm", EPS)

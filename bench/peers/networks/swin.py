@@ -121,14 +121,15 @@ class Merging(nn.Module):
 
 
 class Stage(nn.Module):
-    def __init__(self, state, name, side, attention):
+    def __init__(self, state, name, side, attention, plain):
         super().__init__()
+        block = parts.PlainBlock if plain else parts.Block
         self.blocks = parts.Stack(
-            parts.Block(WindowAttention(state, f"{name}.blocks.{i}.f", side, i % 2 == 1, attention),
+            block(WindowAttention(state, f"{name}.blocks.{i}.f", side, i % 2 == 1, attention),
                         parts.Mlp(state, f"{name}.blocks.{i}.g", EPS))
             for i in range(parts.count(state, f"{name}.blocks")))
-        if f"{name}.fusion.fc1.weight" in state:
-            self.fusion = Fusion(state, f"{name}.fusion")
+        if f"{name}.downsample.norm.weight" in state:
+            self.fusion = nn.Identity() if plain else Fusion(state, f"{name}.fusion")
             self.downsample = Merging(state, f"{name}.downsample", side)
 
 
@@ -142,7 +143,7 @@ class Network(parts.Network):
         self.stages = nn.ModuleList()
         side = images.size(2) // self.patch
         for i in range(parts.count(state, "stages")):
-            self.stages.append(Stage(state, f"stages.{i}", side, attention))
+            self.stages.append(Stage(state, f"stages.{i}", side, attention, parts.one_stream(state)))
             side = (side + 1) // 2
         self.norm = parts.norm_like(state, "norm", EPS)
         self.head = parts.linear_like(state, "head")
