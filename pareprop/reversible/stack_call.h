@@ -51,6 +51,8 @@ class StackCall : public std::enable_shared_from_this<StackCall> {
   // arithmetic.
   std::pair<at::Tensor, at::Tensor> forward_with_autograd(const at::Tensor& x1,
                                                           const at::Tensor& x2);
+  // The streams whose outputs are y1 and y2, recovered. Without gradients. Call once.
+  std::pair<at::Tensor, at::Tensor> inverse(const at::Tensor& y1, const at::Tensor& y2);
 
   // The differentiable inputs besides x1 and x2: extra arguments, then parameters, each once.
   std::vector<at::Tensor> leaves() const;
