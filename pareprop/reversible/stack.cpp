@@ -168,6 +168,13 @@ std::vector<at::Tensor> StackImpl::run(const std::vector<at::Tensor>& x, const C
   return y;
 }
 
+std::pair<at::Tensor, at::Tensor> StackImpl::inverse(const at::Tensor& y1, const at::Tensor& y2,
+                                                     const CallOptions& call) {
+  check_streams({y1, y2});
+  if (depth() == 0) return {y1, y2};
+  return begin_call(call)->inverse(y1, y2);
+}
+
 std::pair<at::Tensor, at::Tensor> StackImpl::reference(const at::Tensor& x1, const at::Tensor& x2,
                                                        const CallOptions& call) {
   auto y = run({x1, x2}, call, true);

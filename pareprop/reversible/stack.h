@@ -60,6 +60,11 @@ class StackImpl : public torch::nn::Module {
   at::Tensor forward(const at::Tensor& x, const CallOptions& call = {});
   at::Tensor reference(const at::Tensor& x, const CallOptions& call = {});
 
+  // The inputs of which forward() made y1 and y2, up to rounding, without gradients. Dropout would
+  // draw other masks: call eval() first.
+  std::pair<at::Tensor, at::Tensor> inverse(const at::Tensor& y1, const at::Tensor& y2,
+                                            const CallOptions& call = {});
+
   int depth() const { return static_cast<int>(branches_->size() / 2); }
 
   // The plan of the next calls; calls that have begun keep their plan. set_plan() throws

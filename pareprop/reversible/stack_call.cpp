@@ -246,6 +246,24 @@ std::vector<at::Tensor> StackCall::forward_with_autograd(const std::vector<at::T
   return u;
 }
 
+std::pair<at::Tensor, at::Tensor> StackCall::inverse(const at::Tensor& y1, const at::Tensor& y2) {
+  c10::AutoGradMode no_graph(false);
+  position_ = pass_->enter(shared_from_this());
+  arithmetic_.emplace(options_.arithmetic, y1.scalar_type(), options_.fraction_bits);
+  device_ = y1.device();
+  autocast_ = AutocastState::of_this_thread(device_.type(), options_.precision);
+  // u[k + 1] and u[k + 2] of branch k.
+  at::Tensor lower = arithmetic_->enter(y1.detach().contiguous());
+  at::Tensor upper = arithmetic_->enter(y2.detach().contiguous());
+  for (int k = branches() - 1; k >= 0; --k) {
+    const at::Tensor f = run_branch(setting(k), arithmetic_->leave(lower), extras_);
+    memory::TagScope tag(memory::Tag::streams);
+    at::Tensor below = arithmetic_->subtract(std::move(upper), f);
+    upper = std::exchange(lower, std::move(below));
+  }
+  return {arithmetic_->leave(lower), arithmetic_->leave(upper)};
+}
+
 void StackCall::remember_versions(const std::vector<at::Tensor>& x) {
   for (int k = 0; k < branches(); ++k) {
     for (const auto& [name, tensor] : (*branches_)[static_cast<std::size_t>(k)].parameters()) {

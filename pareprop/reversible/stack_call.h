@@ -51,6 +51,8 @@ class StackCall : public std::enable_shared_from_this<StackCall> {
   // The same as one ordinary autograd graph, with the same randomness: the oracle. Floating
   // arithmetic.
   std::vector<at::Tensor> forward_with_autograd(const std::vector<at::Tensor>& x);
+  // The streams whose outputs are y1 and y2, recovered. Without gradients. Call once.
+  std::pair<at::Tensor, at::Tensor> inverse(const at::Tensor& y1, const at::Tensor& y2);
 
   // The differentiable inputs besides the streams: extra arguments, then parameters, each once.
   std::vector<at::Tensor> leaves() const;

@@ -109,6 +109,12 @@ void bind_stack(py::module_& module) {
           },
           py::arg("x1"), py::arg("x2"), py::arg("extras"), py::arg("seed"), no_gil)
       .def(
+          "inverse",
+          [](Stack& stack, const at::Tensor& y1, const at::Tensor& y2, const Extras& extras) {
+            return stack->inverse(y1, y2, call_options(extras, 0, nullptr));
+          },
+          py::arg("y1"), py::arg("y2"), py::arg("extras"), no_gil)
+      .def(
           "set_plan", [](Stack& stack, const StackPlan& plan) { stack->set_plan(plan); },
           py::arg("plan"))
       .def("plan", [](const Stack& stack) { return stack->plan(); })

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from . import _core
+from .nn import RandomLayer
 
 Branch = Union[torch.nn.Module, Callable[..., Tensor]]
 
@@ -290,10 +291,25 @@ class Stack(torch.nn.Module):
         """The same with ordinary autograd and everything stored: to compare with, and for gradients of gradients."""
         return self._call("reference", x1, x2, extras, named)
 
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def inverse(
+        self, y1: Tensor, y2: Tensor, *extras: Optional[Tensor], **named: Optional[Tensor]
+    ) -> tuple[Tensor, Tensor]:
+        """The inputs of which the stack made y1 and y2 with these extra arguments, up to rounding; without gradients.
+
+        In training mode dropout would draw other masks than the forward pass: call `eval()` first.
+        """
+        if any(isinstance(module, RandomLayer) and module.training and module.p > 0 for module in self.modules()):
+            raise RuntimeError(
+                "Stack: the inverse would draw other dropout masks than the forward pass; call eval() before both"
+            )
+        return self._call("inverse", y1, y2, extras, named)
+
     def _call(
         self, what: str, x1: Tensor, x2: Tensor, extras: tuple[Any, ...], named: dict[str, Any]
     ) -> tuple[Tensor, Tensor]:
-        for label, x in (("x1", x1), ("x2", x2)):
+        letter = "y" if what == "inverse" else "x"
+        for label, x in ((f"{letter}1", x1), (f"{letter}2", x2)):
             if not isinstance(x, Tensor) or not x.is_floating_point():
                 kind = f"a tensor of {x.dtype}" if isinstance(x, Tensor) else f"{x!r}"
                 raise TypeError(f"Stack: {label} is {kind}; expected a tensor of floating-point numbers")
@@ -310,6 +326,8 @@ class Stack(torch.nn.Module):
         seed = int(torch.randint(1 << 62, (), device="cpu").item()) if self.training and not _core.in_pass() else 0
         if what == "reference":
             y1, y2 = engine.reference(x1, x2, given, seed)
+        elif what == "inverse":
+            y1, y2 = engine.inverse(x1, x2, given)
         else:
             y1, y2 = engine.forward(x1, x2, given, seed, self._taker)
         return y1.to(dtype), y2.to(dtype)

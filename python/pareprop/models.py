@@ -168,7 +168,13 @@ class Model(torch.nn.Module):
                 known = [name for name in part if name in weights]
                 if not known:
                     raise KeyError(f"{self.name}: the state_dict has no '{part[0]}', which '{parameter}' is made of")
-                values.append(weights[known[0]])
+                value = weights[known[0]]
+                if value.numel() * len(parts) != shapes[parameter].numel():
+                    raise ValueError(
+                        f"{self.name}: '{known[0]}' has the shape {list(value.shape)}, which does not fit "
+                        f"'{parameter}' of shape {list(shapes[parameter])}: the state_dict is of a network of another size"
+                    )
+                values.append(value)
             rows, *others = shapes[parameter]
             own[parameter] = torch.cat([value.reshape(rows // len(parts), *others) for value in values])
         self.load_state_dict(own)

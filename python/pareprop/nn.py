@@ -10,7 +10,9 @@ from . import _core
 __all__ = ["DropPath", "Dropout", "replace_dropout"]
 
 
-class _Drop(torch.nn.Module):
+class RandomLayer(torch.nn.Module):
+    """What dropout layers share."""
+
     def __init__(self, p: float = 0.5) -> None:
         super().__init__()
         if not 0.0 <= p < 1.0:
@@ -21,7 +23,7 @@ class _Drop(torch.nn.Module):
         return f"p={self.p}"
 
 
-class Dropout(_Drop):
+class Dropout(RandomLayer):
     """`torch.nn.Dropout` that draws the same mask again when a stack computes the branch again.
 
     Outside of a stack it is ordinary dropout.
@@ -35,7 +37,7 @@ class Dropout(_Drop):
         return _core.dropout(x, self.p)
 
 
-class DropPath(_Drop):
+class DropPath(RandomLayer):
     """Drops whole samples along dimension 0 (stochastic depth), the same again in a recomputation."""
 
     def forward(self, x: Tensor) -> Tensor:

@@ -163,6 +163,10 @@ def test_arguments_of_a_stack(x):
         stack(x, x, msk=x)
     with pytest.raises(TypeError, match="3 extra arguments were given"):
         stack(x, x, x, x, x)
+    with pytest.raises(RuntimeError, match="call eval"):
+        pareprop.Stack(blocks(2, dropout=0.1)).inverse(x, x)
+    with pytest.raises(TypeError, match="y2 is None"):
+        stack.inverse(x, None)
     with pytest.raises(ValueError, match="p is 1.5"):
         pareprop.nn.Dropout(1.5)
     step(stack, x)

@@ -3,6 +3,7 @@
 import copy
 import io
 import pickle
+from contextlib import contextmanager
 
 import torch
 from torch import nn
@@ -47,13 +48,57 @@ def blocks(depth, width=8, dropout=0.0):
     return [(Attention(width, dropout=dropout), Mlp(width, dropout)) for _ in range(depth)]
 
 
+def _called(branch, x, extras, named):
+    """A branch in the type of its weights, where that is lower, with the arguments that it takes."""
+    weights = list(branch.parameters()) if isinstance(branch, nn.Module) else []
+    lower = weights[0].dtype if weights and weights[0].dtype == torch.bfloat16 else x.dtype
+    takes = isinstance(branch, Attention)
+    return (branch(x.to(lower), *extras, **named) if takes else branch(x.to(lower))).to(x.dtype)
+
+
 def by_autograd(stack, x1, x2, *extras, **named):
-    """What a stack without dropout computes, written out. A branch gets the arguments that it takes."""
+    """What a stack computes, written out. Of dropout see Replay."""
     for block in stack:
-        wide = x1.dtype
-        y1 = x1 + (block.f(x2, *extras, **named) if isinstance(block.f, Attention) else block.f(x2)).to(wide)
-        x1, x2 = y1, x2 + (block.g(y1, *extras, **named) if isinstance(block.g, Attention) else block.g(y1)).to(wide)
+        x1 = x1 + _called(block.f, x2, extras, named)
+        x2 = x2 + _called(block.g, x1, extras, named)
     return x1, x2
+
+
+class Replay:
+    """The masks of pareprop.nn.Dropout, in the order of the forward pass."""
+
+    def __init__(self):
+        self.masks = []
+        self._drop = pareprop.nn.Dropout.forward
+
+    @contextmanager
+    def _instead(self, forward):
+        pareprop.nn.Dropout.forward = forward
+        try:
+            yield
+        finally:
+            pareprop.nn.Dropout.forward = self._drop
+
+    def recorded(self):
+        """Masks are drawn as ever, and noted."""
+
+        def noting(module, x):
+            y = self._drop(module, x)
+            if module.training and module.p > 0:
+                # A value that is zero before would hide what was dropped: none is, of continuous values.
+                self.masks.append(torch.where(y == 0, 0.0, 1.0 / (1.0 - module.p)))
+            return y
+
+        return self._instead(noting)
+
+    def again(self):
+        """The noted masks, as ordinary products."""
+        left = iter(self.masks)
+
+        def multiplying(module, x):
+            return x * next(left).to(x.dtype) if module.training and module.p > 0 else x
+
+        return self._instead(multiplying)
 
 
 def loss_of(y1, y2):

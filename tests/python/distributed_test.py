@@ -18,6 +18,6 @@ def run_two(way, tmp_path):
     assert done.stdout.count("good") == 2, done.stdout
 
 
-@pytest.mark.parametrize("way", ["ddp", "overlap", "fsdp"])
+@pytest.mark.parametrize("way", ["ddp", "overlap", "order", "fsdp"])
 def test_two_processes(way, tmp_path):
     run_two(way, tmp_path)

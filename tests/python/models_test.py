@@ -2,14 +2,16 @@
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch import nn
 
 import pareprop
 from branches import copied, largest_error
 
-SMALL = {
+SMALL = {  # of each family
     "vit_tiny": {"depths": 3, "width": 48, "image_size": 32, "classes": 5},
-    "swin_cifar": {"classes": 5},
+    "swin_tiny": {"depths": [2, 1, 2, 1], "width": 24, "image_size": 56, "classes": 5},
+    "mvit_cifar": {"depths": [2, 1, 2], "width": 16, "classes": 5},
     "roberta_base": {"depths": 2, "width": 48, "length": 16, "vocabulary": 99},
 }
 
@@ -17,7 +19,9 @@ SMALL = {
 def small(name="vit_tiny", **more):
     names = pareprop.models.names()
     assert name in names, names
-    return pareprop.models.create(name, **{**SMALL[name], **more})
+    # Theirs does not cut its windows where a map is smaller, and here none is.
+    sizes = {**SMALL, "swin_cifar": {"width": 32, "classes": 5}}
+    return pareprop.models.create(name, **{**sizes[name], **more})
 
 
 def gradients(model, batch=2):
@@ -26,6 +30,10 @@ def gradients(model, batch=2):
     torch.manual_seed(4)
     model.loss(input, target, mask).backward()
     return [parameter.grad.clone() for parameter in model.parameters()]
+
+
+def test_the_small_networks_are_of_all_families():
+    assert {name.split("_")[0] for name in SMALL} == {name.split("_")[0] for name in pareprop.models.names()}
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -72,14 +80,15 @@ def test_parameters_are_those_of_the_network():
         other(input)
 
 
+@pytest.mark.parametrize("name", SMALL)
 @pytest.mark.parametrize("how", ["deepcopy", "pickle", "torch.save"])
-def test_copies(how):
-    model = small(exact=True, mode="reprop")
+def test_copies(how, name):
+    model = small(name, exact=True, mode="reprop")
     next(model.parameters()).requires_grad_(False)
     twin = copied(model, how)
     assert twin.plan == model.plan and not next(twin.parameters()).requires_grad
-    input = model.example(2)[0]
-    assert torch.equal(model.eval()(input), twin.eval()(input))
+    input, _, mask = model.example(2)
+    assert torch.equal(model.eval()(input, mask), twin.eval()(input, mask))
 
 
 def test_types():
@@ -98,45 +107,130 @@ def test_types():
     assert abs(low.item() - model.loss(input, target).item()) < 0.05
 
 
-def test_files(tmp_path):
-    model = small().eval()
+@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("plain", [False, True])
+def test_files(tmp_path, name, plain):
+    changes = {"plain": True} if plain else {}
+    model = small(name, **changes).eval()
     model.save(tmp_path / "own.safetensors")
-    other = small(seed=3, pretrained=tmp_path / "own.safetensors").eval()
-    input = model.example(2)[0]
-    assert torch.equal(model(input), other(input))
+    other = small(name, seed=3, **changes).eval()
+    input, _, mask = model.example(2)
+    assert not torch.equal(model(input, mask), other(input, mask))
+    other = small(name, seed=3, pretrained=tmp_path / "own.safetensors", **changes).eval()
+    assert torch.equal(model(input, mask), other(input, mask))
 
 
-def test_names_of_hugging_face(tmp_path):
+def vit_of_hugging_face():
     from transformers import ViTConfig, ViTForImageClassification
 
-    ours = pareprop.models.create("vit_tiny", plain=True, depths=2, image_size=32, classes=5).eval()
-    theirs = ViTForImageClassification(
-        ViTConfig(
-            hidden_size=192,
-            num_hidden_layers=2,
-            num_attention_heads=3,
-            intermediate_size=768,
-            image_size=32,
-            num_labels=5,
-            layer_norm_eps=1e-6,
-        )
-    ).eval()
-    ours.load_hugging_face_state_dict(theirs.state_dict())
-    images = torch.randn(2, 3, 32, 32)
-    with torch.no_grad():
-        torch.testing.assert_close(ours(images), theirs(images).logits, rtol=1e-4, atol=1e-5)
-    theirs.save_pretrained(tmp_path)
-    from_file = pareprop.models.create(
-        "vit_tiny", plain=True, depths=2, image_size=32, classes=5, pretrained=tmp_path / "model.safetensors"
-    ).eval()
-    with torch.no_grad():
-        assert torch.equal(from_file(images), ours(images))
-    ours.save(tmp_path / "back.safetensors", hugging_face=True)
-    assert set(ours.hugging_face_state_dict()) <= set(theirs.state_dict()) | set(
-        name for name in ours.hugging_face_state_dict()
+    config = ViTConfig(
+        hidden_size=48,
+        num_hidden_layers=3,
+        num_attention_heads=3,
+        intermediate_size=192,
+        image_size=32,
+        num_labels=5,
+        layer_norm_eps=1e-6,
     )
-    with pytest.raises(ValueError):
-        small().hugging_face_state_dict()
+    return ViTForImageClassification(config)
+
+
+def swin_of_hugging_face():
+    from transformers import SwinConfig, SwinForImageClassification
+
+    config = SwinConfig(
+        image_size=32,
+        patch_size=4,
+        embed_dim=32,
+        depths=[2, 2],
+        num_heads=[4, 8],
+        window_size=4,
+        num_labels=5,
+        drop_path_rate=0.0,
+    )
+    return SwinForImageClassification(config)
+
+
+def roberta_of_hugging_face():
+    from transformers import RobertaPreLayerNormConfig, RobertaPreLayerNormForMaskedLM
+
+    config = RobertaPreLayerNormConfig(
+        vocab_size=99,
+        hidden_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=12,
+        intermediate_size=192,
+        max_position_embeddings=514,
+        type_vocab_size=1,
+        pad_token_id=1,
+        layer_norm_eps=1e-5,
+    )
+    return RobertaPreLayerNormForMaskedLM(config)
+
+
+HUGGING_FACE = {
+    "vit_tiny": vit_of_hugging_face,
+    "swin_cifar": swin_of_hugging_face,
+    "roberta_base": roberta_of_hugging_face,
+}
+
+
+@pytest.mark.parametrize("name", HUGGING_FACE)
+def test_names_of_hugging_face(tmp_path, name):
+    theirs = HUGGING_FACE[name]().eval()
+    with torch.no_grad():  # no bias stays zero
+        for parameter in theirs.parameters():
+            parameter.add_(0.05 * torch.randn_like(parameter))
+    state = theirs.state_dict()
+    ours = small(name, plain=True).eval()
+    ours.load_hugging_face_state_dict(state)
+
+    # Of text the scores of all tokens, row by row.
+    input = torch.randint(2, 99, (2, 16)) if name.startswith("roberta") else ours.example(2)[0]
+    with torch.no_grad():
+        expected = theirs(input).logits.flatten(0, -2)
+        scores = ours(input).flatten(0, -2)
+        torch.testing.assert_close(scores, expected, rtol=1e-4, atol=1e-5)
+
+    # Their file, read here.
+    theirs.save_pretrained(tmp_path)
+    from_file = small(name, plain=True, pretrained=tmp_path / "model.safetensors").eval()
+    with torch.no_grad():
+        assert torch.equal(from_file(input).flatten(0, -2), scores)
+
+    # Our file, read here and there: it has every one of their names and no other.
+    ours.save(tmp_path / "back.safetensors", hugging_face=True)
+    again = small(name, plain=True, seed=7, pretrained=tmp_path / "back.safetensors").eval()
+    with torch.no_grad():
+        assert torch.equal(again(input).flatten(0, -2), scores)
+    in_file = load_file(tmp_path / "back.safetensors")
+    assert in_file.keys() == load_file(tmp_path / "model.safetensors").keys()
+    (tmp_path / "back.safetensors").replace(tmp_path / "model.safetensors")
+    back, report = type(theirs).from_pretrained(tmp_path, output_loading_info=True)
+    assert not any(report[kind] for kind in ("missing_keys", "unexpected_keys", "mismatched_keys")), report
+    assert all(torch.equal(value, state[key]) for key, value in back.state_dict().items())
+
+    # The same names without a file.
+    named = ours.hugging_face_state_dict()
+    assert named.keys() == in_file.keys()
+    assert all(torch.equal(named[key], in_file[key]) for key in named)
+
+
+def test_a_state_dict_of_another_size_is_refused():
+    state = vit_of_hugging_face().state_dict()
+    with pytest.raises(ValueError, match="'vit.embeddings.cls_token' has the shape"):
+        small(plain=True, width=96).load_hugging_face_state_dict(state)
+    del state["vit.layernorm.bias"]
+    with pytest.raises(KeyError, match="no 'vit.layernorm.bias'"):
+        small(plain=True).load_hugging_face_state_dict(state)
+
+
+def test_only_plain_networks_have_names_of_hugging_face(tmp_path):
+    for name in SMALL:
+        with pytest.raises(ValueError):
+            small(name).hugging_face_state_dict()
+        with pytest.raises(ValueError):
+            small(name).save(tmp_path / "no.safetensors", hugging_face=True)
 
 
 def test_plain_networks_are_planned_and_verified():

@@ -143,19 +143,6 @@ def test_drop_path_drops_samples():
         assert all(len(row.unique()) == 1 for row in y)
 
 
-def test_use_cases_of_other_packages():
-    """An invertible block of two convolutions on a divided image, and a network of such blocks."""
-    branch = lambda: nn.Sequential(nn.Conv2d(5, 5, 3, padding=1), nn.GroupNorm(1, 5), nn.ReLU())  # noqa: E731
-    stack = pareprop.Stack([(branch(), branch()) for _ in range(3)])
-    image = torch.rand(2, 10, 8, 8, requires_grad=True)
-    y = torch.cat(stack(*image.chunk(2, dim=1)), dim=1)
-    y.square().mean().backward()
-    found = image.grad.clone()
-    image.grad = None
-    torch.cat(by_autograd(stack, *image.chunk(2, dim=1)), dim=1).square().mean().backward()
-    torch.testing.assert_close(found, image.grad)
-
-
 def test_ordinary_types_come_back():
     stack = pareprop.Stack(blocks(2)).bfloat16()
     x = torch.randn(2, 5, 8, dtype=torch.bfloat16, requires_grad=True)

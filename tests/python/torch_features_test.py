@@ -89,6 +89,23 @@ def test_hooks_of_parameters_and_modules(x):
     torch.testing.assert_close(found, expected * 2)
 
 
+@pytest.mark.parametrize("mode, calls", [("stored", 1), ("reprop", 2)])
+def test_hooks_of_modules_inside_of_a_branch(x, mode, calls):
+    """Forward hooks are called in every computation of the branch, gradient hooks once."""
+    stack = pareprop.Stack(blocks(2), plan=pareprop.StackPlan(pareprop.StackPlan.of_mode(mode, 2).policies, tail=0))
+    up = stack[0].g.up
+    expected = [gradient.clone() for gradient in gradients(list(up.parameters()), lambda: stack(x, x))]
+    forwards, backwards, before = [], [], []
+    up.register_forward_pre_hook(lambda module, args: before.append(args[0].shape))
+    up.register_forward_hook(lambda module, args, output: forwards.append(torch.is_grad_enabled()))
+    up.register_full_backward_hook(lambda module, inputs, outputs: backwards.append(outputs[0].shape))
+    found = gradients(list(up.parameters()), lambda: stack(x, x))
+    assert len(before) == len(forwards) == calls and forwards[-1] and backwards == [(2, 5, 16)]
+    assert largest_error(found, expected) < 1e-5
+    up.register_forward_hook(lambda module, args, output: output * 0)
+    assert gradients([up.weight], lambda: stack(x, x))[0].abs().max() == 0
+
+
 def test_autograd_grad(x):
     stack = pareprop.Stack(blocks(2))
     x = x.requires_grad_()
@@ -172,7 +189,7 @@ def test_checkpoint_around_a_stack(x, mode, reentrant):
     assert largest_error(found, expected) < 1e-5
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
 def test_compiled_branches(x, backend):
     stack = pareprop.Stack(blocks(2))
     pairs = [(torch.compile(block.f, backend=backend), torch.compile(block.g, backend=backend)) for block in stack]

@@ -73,6 +73,48 @@ def overlap(rank, mine, expected):
     sending.remove()
 
 
+class Told(nn.Module):
+    """Tells when it is computed again."""
+
+    def __init__(self, inner, events):
+        super().__init__()
+        self.inner = inner
+        self.events = events
+
+    def forward(self, x):
+        if torch.is_grad_enabled():
+            self.events.append("recovered")
+        return self.inner(x)
+
+
+def order(rank, mine, expected):
+    """The gradients of upper blocks are sent before the lowest block is recovered."""
+    for mode in ("reprop", "pareprop"):
+        events = []
+        pairs = blocks(6)
+        pairs[0] = (Told(pairs[0][0], events), Told(pairs[0][1], events))
+        net = Net()
+        net.stack = pareprop.Stack(pairs, plan=pareprop.StackPlan(["reverse"] * 6, overlap=mode == "pareprop", tail=0))
+        sending = pareprop.distributed.overlap(net)
+        wrapped = nn.parallel.DistributedDataParallel(net)
+        send = dist.all_reduce
+
+        def told(*args, **kwargs):
+            events.append("sent")
+            return send(*args, **kwargs)
+
+        dist.all_reduce = told
+        try:
+            nn.functional.mse_loss(wrapped(mine[0]), mine[0]).backward()
+        finally:
+            dist.all_reduce = send
+        sending.remove()
+        assert events.count("recovered") == 2 and events.count("sent") == 6, events
+        # Without lanes a block is recovered when all above it have their gradients, with them two branches ahead.
+        first = events.index("recovered")
+        assert events[:first].count("sent") >= (5 if mode == "reprop" else 3), (mode, events)
+
+
 def fsdp(rank, mine, expected):
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
@@ -98,7 +140,8 @@ def main():
     torch.manual_seed(0)
     batches = torch.randn(6, 4, 5, 4)
     expected = train(Net(), batches)
-    {"ddp": ddp, "overlap": overlap, "fsdp": fsdp}[sys.argv[1]](rank, batches.chunk(2, dim=1)[rank], expected)
+    ways = {"ddp": ddp, "overlap": overlap, "order": order, "fsdp": fsdp}
+    ways[sys.argv[1]](rank, batches.chunk(2, dim=1)[rank], expected)
     print("good", flush=True)
     dist.destroy_process_group()
 

@@ -58,6 +58,26 @@ TEST_P(StackContract, BackwardFillsGradAsGradReturnsIt) {
   EXPECT_LE(max_relative_error(expected, got), 1e-10);
 }
 
+TEST_P(StackContract, InverseRecoversTheInputs) {
+  const at::Tensor x1 = input(), x2 = input(8);
+  Stack stack(test_blocks(3, {}), GetParam(), kDoubles);
+  auto [y1, y2] = stack->forward(x1, x2);
+  auto [u1, u2] = stack->inverse(y1, y2);
+  EXPECT_FALSE(u1.requires_grad());
+  EXPECT_LE(max_relative_error({x1, x2}, {u1, u2}), 1e-12);
+  EXPECT_GT((y1 - x1).abs().max().item<double>(), 0.1);
+
+  StackOptions exact = kDoubles;
+  exact.arithmetic = Arithmetic::exact;
+  Stack fixed(test_blocks(3, {}), GetParam(), exact);
+  // What the fixed point can hold comes back with every bit.
+  const at::Tensor even1 = x1.detach().mul(1024).round().div(1024);
+  const at::Tensor even2 = x2.detach().mul(1024).round().div(1024);
+  auto [z1, z2] = fixed->forward(even1, even2);
+  auto [v1, v2] = fixed->inverse(z1, z2);
+  EXPECT_TRUE(at::equal(v1, even1) && at::equal(v2, even2));
+}
+
 TEST_P(StackContract, HooksOfParametersRunOnce) {
   Stack stack(test_blocks(3, {}), GetParam(), kDoubles);
   const at::Tensor x = input();
