@@ -244,7 +244,13 @@ void check_agreement(const std::string& config, const Overrides& said, const Siz
     if (a != b) fail(keys.mlp_ratio, text(*said.mlp_ratio), text(*told.mlp_ratio));
   }
   size(keys.patch, said.patch, told.patch);
-  size(keys.image_size, said.image_size, told.image_size);
+  // Only the number of patches is told.
+  const auto patches = [&](Size image) {
+    return image && told.patch ? Size(*image / *told.patch) : std::nullopt;
+  };
+  if (patches(said.image_size) != patches(told.image_size)) {
+    size(keys.image_size, said.image_size, told.image_size);
+  }
   size(keys.channels, said.channels, told.channels);
   size(keys.classes, said.classes, told.classes);
   size(keys.vocabulary, said.vocabulary, told.vocabulary);

@@ -102,6 +102,7 @@ std::vector<std::int64_t> changed_heads(const std::string& family, std::vector<s
 
 std::int64_t mlp_width(double ratio, std::int64_t width) {
   constexpr double kRounding = 1e-6;  // of the ratio
+  if (!(ratio > 0.0 && ratio <= kMostMlpRatio)) return 0;
   return static_cast<std::int64_t>(std::floor(ratio * static_cast<double>(width) + kRounding));
 }
 

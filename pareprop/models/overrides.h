@@ -65,8 +65,8 @@ ImageShape changed_image(const std::string& family, ImageShape image, const Over
 DropRates changed_drop(DropRates drop, const Overrides& change);
 std::vector<std::int64_t> changed_heads(const std::string& family, std::vector<std::int64_t> heads,
                                         const Overrides& change);
-// Width of the MLP behind a layer of `width` channels. The ratio of two widths gives back the
-// first.
+// Width of the MLP behind a layer of `width` channels; 0 for a ratio that no network has. The ratio
+// of two widths gives back the first.
 std::int64_t mlp_width(double ratio, std::int64_t width);
 // Throws where `given`, for what a family does not have: "vit: it has no windows".
 void refuse_override(const std::string& family, const std::string& what, bool given);

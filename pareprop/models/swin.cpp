@@ -28,6 +28,11 @@ void check(const SwinConfig& c) {
          " depths and " + std::to_string(c.heads.size()) + " numbers of heads");
   }
   if (size <= 0 || c.patch <= 0) fail("image size and patch size must be positive");
+  constexpr std::size_t kMostStages = 16;
+  if (c.stages() > kMostStages) {
+    fail("expected at most " + std::to_string(kMostStages) + " stages, got " +
+         std::to_string(c.stages()));
+  }
   for (std::size_t stage = 0; stage < c.stages(); ++stage) {
     const std::string where = "stage " + std::to_string(stage) + ": ";
     if (c.depths[stage] < 0) {

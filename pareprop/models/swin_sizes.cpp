@@ -16,6 +16,11 @@ SwinConfig size(std::int64_t width, const std::vector<int>& depths, std::int64_t
 SwinConfig with(SwinConfig config, const Overrides& change) {
   config.width = change.width.value_or(config.width);
   config.mlp_ratio = change.mlp_ratio.value_or(config.mlp_ratio);
+  // Both for each stage: they say how many there are.
+  if (change.depths.size() > 1 && change.depths.size() == change.heads.size()) {
+    config.depths = change.depths;
+    config.heads.assign(change.heads.begin(), change.heads.end());
+  }
   config.heads = changed_heads("swin", config.heads, change);
   config.patch = change.patch.value_or(config.patch);
   config.window = change.window.value_or(config.window);

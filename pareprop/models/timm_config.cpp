@@ -59,10 +59,10 @@ std::string network_of(const ConfigFile& config, const std::string& architecture
 
 // What creates the network in timm besides its name.
 constexpr const char* kArguments[] = {
-    "img_size",      "patch_size",     "embed_dim",      "depth",          "depths",
-    "num_heads",     "mlp_ratio",      "in_chans",       "num_classes",    "window_size",
-    "qkv_bias",      "drop_rate",      "drop_path_rate", "proj_drop_rate", "attn_drop_rate",
-    "pos_drop_rate", "strict_img_size"};
+    "img_size",      "patch_size",      "embed_dim",      "depth",          "depths",
+    "num_heads",     "mlp_ratio",       "in_chans",       "num_classes",    "window_size",
+    "qkv_bias",      "drop_rate",       "drop_path_rate", "proj_drop_rate", "attn_drop_rate",
+    "pos_drop_rate", "strict_img_size", "global_pool"};
 
 void check_arguments(const ConfigFile& arguments) {
   for (const std::string& key : arguments.keys()) {
@@ -158,7 +158,13 @@ Overrides said_by(const ConfigFile& config, const std::string& architecture,
 
 std::optional<ImageInput> input_of(const ConfigFile& usual) {
   const auto mean = usual.numbers("mean"), deviation = usual.numbers("std");
-  if (!mean || !deviation || mean->size() != 3 || deviation->size() != 3) return std::nullopt;
+  if (!mean || !deviation) return std::nullopt;
+  const auto of_colours = [](const auto& values) {
+    return values.size() == 1 || values.size() == 3;
+  };
+  if (!of_colours(*mean) || !of_colours(*deviation)) {
+    usual.fail("pretrained_cfg: mean, std", "expected one number, or one for each colour");
+  }
   if (std::any_of(deviation->begin(), deviation->end(), [](float each) { return !(each > 0); })) {
     usual.fail("pretrained_cfg: std", "expected more than 0");
   }
@@ -251,8 +257,9 @@ Architecture read_timm(const ConfigFile& config, const Told& told, const std::st
   if (!found.sizes.image_size) found.sizes.image_size = told.sizes.image_size;
   if (family == "mvit") found.sizes.patch.reset();
   found.sizes.drop_path = config.part("model_args").number("drop_path_rate");
-  const std::string pool = config.word("global_pool").value_or("");
-  if (!pool.empty() && pool != (family == "vit" ? "token" : "avg")) {
+  for (const ConfigFile& part : {config, config.part("model_args")}) {
+    const std::string pool = part.word("global_pool").value_or("");
+    if (pool.empty() || pool == (family == "vit" ? "token" : "avg")) continue;
     config.fail("global_pool", "networks here have no such pooling, got " + text::in_quotes(pool));
   }
   found.input = input_of(usual_of(config));

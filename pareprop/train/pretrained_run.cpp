@@ -36,6 +36,11 @@ TrainedRun load_pretrained(const fs::path& path, c10::Device device) {
                                 ": files with our own names do not tell their network; name the "
                                 "folder of their run");
   }
+  if (weights.pretrained().needs_heads()) {
+    throw std::invalid_argument(path.string() +
+                                ": the shapes do not tell the number of heads; put the model's "
+                                "config.json beside the weights");
+  }
   if (!weights.pretrained().has_head()) {
     throw std::invalid_argument(path.string() +
                                 " has no head that gives scores; train one first: pareprop train "

@@ -476,10 +476,12 @@ TrainConfig with_network_of_weights(TrainConfig config, const TrainConfig& netwo
                                     const std::string& source) {
   const auto refuse_other = [&](const NetworkField& field, const std::string& given,
                                 const std::string& theirs) {
-    if (field.adapts || (theirs.empty() && std::string_view(field.key) != "model")) return;
-    throw FieldError(field.key, "got " + given + ", but the weights in " + source + " are of " +
-                                    (theirs.empty() ? "another network" : theirs) +
-                                    "; leave it out, or give other weights");
+    if (field.adapts || theirs.empty()) return;
+    if (std::string_view(field.key) == "plain") {
+      throw FieldError(field.key, "the weights in " + source + " are of a reversible network");
+    }
+    throw FieldError(field.key, "got " + given + ", but the weights in " + source + " have " +
+                                    theirs + "; leave it out, or give other weights");
   };
   return filled_in(std::move(config), network, refuse_other);
 }

@@ -9,8 +9,8 @@ ABSURD = ("0", "-1", "1e300", "9e18", "9223372036854775807", "184467440737095516
           "1x", "--", "\u0663", "1e-400000", "1" + "0" * 400)
 
 # Flags with a value that is no number.
-WORDS = {"allow", "augment", "cache", "config", "data", "decay", "device", "json", "measure", "mode", "model", "modes",
-         "optimizer", "optimizer-state", "out", "precision", "preset", "resume", "run", "shard", "streams", "svg",
+WORDS = {"allow", "augment", "cache", "config", "data", "decay", "device", "distillation", "input", "json", "measure", "mode", "model", "modes",
+         "optimizer", "optimizer-state", "out", "precision", "preset", "resume", "run", "scores", "shard", "streams", "svg",
          "sweep", "tokenizer", "update", "weights"}
 
 # What is in range, absurd or not. Everything else of ABSURD must be refused.

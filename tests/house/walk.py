@@ -123,6 +123,7 @@ ELSEWHERE = [
     (r"make (bench-peers|bench-frontier)( (PEERS|FRONTIER)=.*)?$", "takes hours", peers_take_arguments),
     (r"make (bench-growth|report)$", "takes half an hour of an idle machine", target_exists),
     (r"make report-png$", "needs a browser, and what make report writes", target_exists),
+    (r"tools/convert_pickle.py ", "needs a pickle; train.weights makes one", file_exists),
     (r"tools/convert_slowfast.py ", "needs a checkpoint of SlowFast; models.convert_slowfast makes one", file_exists),
 ]
 

@@ -109,7 +109,7 @@ TEST(Swin, WindowAttentionIsMaskedAttentionOverTheWholeMap) {
     for (const std::int64_t side : {2, 4, 5, 8}) {
       WeightMaker make({.dtype = at::kDouble, .seed = 7});
       const Window window = Window::fitting(side, 4, shifted);
-      WindowAttention attention(kWidth, kHeads, window, 1e-5, {}, make);
+      WindowAttention attention({.width = kWidth, .heads = kHeads, .eps = 1e-5}, window, {}, make);
       for (auto& p : attention.parameters()) p.data().add_(at::randn_like(p), 0.3);
       const at::Tensor x = at::randn({3, side * side, kWidth}, at::kDouble);
       const at::Tensor dy = at::randn_like(x);

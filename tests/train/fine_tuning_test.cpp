@@ -37,7 +37,7 @@ Weights of_run(const std::string& folder) {
 Weights of_first(const TrainConfig& config) {
   const TrainingData data = open_data(config);
   const auto model = make_model(config, data, {.seed = config.seed});
-  set_first_weights(*model, config);
+  scale_first_weights(*model, config);
   Weights weights;
   for (const auto& item : model->named_parameters()) {
     weights[item.key()] = item.value().detach().clone();

@@ -1,0 +1,284 @@
+"""Weights of Hugging Face transformers and timm, saved by their own tools with random numbers: `pareprop eval` gives
+their scores, and what `pareprop export` writes loads there again and gives the same."""
+
+import importlib.abc
+import importlib.machinery
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import types
+import unittest
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
+
+PROGRAM = sys.argv.pop(1)
+ENVIRONMENT = {**os.environ, "GOMP_SPINCOUNT": "2000"}
+SCORES = 1e-4  # relative to the largest score
+
+try:
+    import transformers
+    from transformers import (
+        DeiTConfig,
+        DeiTForImageClassification,
+        DeiTForImageClassificationWithTeacher,
+        RobertaPreLayerNormConfig,
+        RobertaPreLayerNormForMaskedLM,
+        SwinConfig,
+        SwinForImageClassification,
+        ViTConfig,
+        ViTForImageClassification,
+        ViTModel,
+    )
+    from transformers.utils import logging
+except ImportError:
+    print("transformers is not installed: skipped")
+    sys.exit(77)
+
+logging.set_verbosity_error()
+logging.disable_progress_bar()
+
+
+class Stub(types.ModuleType):
+    """timm imports torchvision for image transforms, which no test here needs."""
+
+    __path__ = []
+
+    class Name(type):
+        def __getattr__(cls, name):
+            if name.startswith("__"):
+                raise AttributeError(name)
+            return name
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return Stub.Name(name, (), {})
+
+
+class StubFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == "torchvision":
+            return importlib.machinery.ModuleSpec(name, self, is_package=True)
+
+    def create_module(self, spec):
+        return Stub(spec.name)
+
+    def exec_module(self, module):
+        pass
+
+
+def import_timm():
+    try:
+        import torchvision  # noqa: F401
+    except ImportError:
+        sys.meta_path.append(StubFinder())
+    try:
+        import timm
+    except ImportError:
+        return None
+    return timm
+
+
+timm = import_timm()
+
+
+def shaken(model, seed=1):
+    """Away from the zeros and ones that many weights begin with."""
+    torch.manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.02 * torch.randn_like(parameter))
+    return model.eval()
+
+
+def run(command, *arguments, seconds=300):
+    return subprocess.run([PROGRAM, command, *map(str, arguments)], env=ENVIRONMENT, capture_output=True, text=True,
+                          timeout=seconds)
+
+
+class Exchange(unittest.TestCase):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = Path(temporary.name)
+
+    def succeeds(self, command, *arguments):
+        done = run(command, *arguments)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done
+
+    def refused(self, command, *arguments):
+        done = run(command, *arguments)
+        self.assertEqual(done.returncode, 2, done.stderr + done.stdout)
+        return done.stderr
+
+    def scores(self, inputs, *source):
+        save_file(inputs, self.folder / "inputs")
+        self.succeeds("eval", *source, "--input", self.folder / "inputs", "--scores", self.folder / "scores")
+        return load_file(self.folder / "scores")["logits"]
+
+    def same(self, got, expected, where):
+        self.assertEqual(got.shape, expected.shape)
+        error = ((got - expected).abs().max() / expected.abs().max()).item()
+        print(f"{where}: {error:.1e}", flush=True)
+        self.assertLessEqual(error, SCORES, where)
+
+    def exported(self, weights, *more):
+        out = self.folder / "exported"
+        self.succeeds("export", "--weights", weights, "--out", out, *more)
+        return out
+
+    def image_case(self, model, size, where, channels=3):
+        shaken(model)
+        saved = self.folder / "saved"
+        model.save_pretrained(saved)
+        images = torch.randn(2, channels, size, size)
+        with torch.no_grad():
+            expected = model(images).logits
+        self.same(self.scores({"pixel_values": images}, "--weights", saved), expected, where)
+        again, report = type(model).from_pretrained(self.exported(saved), output_loading_info=True)
+        self.assertFalse(any(report[kind] for kind in ("missing_keys", "unexpected_keys", "mismatched_keys")), report)
+        with torch.no_grad():
+            self.same(again.eval()(images).logits, expected, where + ", exported")
+        return again
+
+
+class HuggingFace(Exchange):
+    def test_vit_base(self):
+        labels = {i: f"kind {i}" for i in range(7)}
+        again = self.image_case(ViTForImageClassification(ViTConfig(num_hidden_layers=3, id2label=labels)), 224,
+                                "ViT-B, 3 blocks")
+        self.assertEqual(again.config.id2label, labels)
+        processor = json.loads((self.folder / "exported" / "preprocessor_config.json").read_text())
+        self.assertEqual(processor["image_mean"], [0.5, 0.5, 0.5])
+        self.assertEqual(processor["size"], {"height": 224, "width": 224})
+
+    def test_vit_of_odd_settings(self):
+        config = ViTConfig(hidden_size=60, num_hidden_layers=2, num_attention_heads=5, intermediate_size=77,
+                           image_size=40, patch_size=8, num_channels=1, qkv_bias=False, layer_norm_eps=1e-3,
+                           num_labels=3)
+        self.image_case(ViTForImageClassification(config), 40, "ViT of odd settings", channels=1)
+
+    def test_deit_small(self):
+        sizes = dict(hidden_size=384, num_hidden_layers=4, num_attention_heads=6, intermediate_size=1536)
+        self.image_case(DeiTForImageClassification(DeiTConfig(num_labels=11, **sizes)), 224, "DeiT-S")
+
+    def test_deit_with_two_heads(self):
+        sizes = dict(hidden_size=48, num_hidden_layers=2, num_attention_heads=3, intermediate_size=96, image_size=32,
+                     patch_size=8)
+        self.image_case(DeiTForImageClassificationWithTeacher(DeiTConfig(num_labels=5, **sizes)), 32,
+                        "DeiT with a teacher")
+
+    def test_swin_tiny_of_odd_image_sizes(self):
+        for size in (224, 250, 287):
+            with self.subTest(size=size), tempfile.TemporaryDirectory() as inside:
+                self.folder = Path(inside)
+                config = SwinConfig(image_size=size, num_labels=9, depths=[2, 2, 2, 2])
+                self.image_case(SwinForImageClassification(config), size, f"Swin-T, images of {size}")
+
+    def test_roberta_of_an_odd_vocabulary(self):
+        config = RobertaPreLayerNormConfig(vocab_size=1237, num_hidden_layers=2, max_position_embeddings=131)
+        model = shaken(RobertaPreLayerNormForMaskedLM(config))
+        saved = self.folder / "saved"
+        model.save_pretrained(saved)
+        ids = torch.randint(3, 1237, (3, 50))
+        mask = torch.ones_like(ids)
+        mask[1, 40:], mask[2, 20:] = 0, 0
+        ids[mask == 0] = 1
+        with torch.no_grad():
+            expected = model(input_ids=ids, attention_mask=mask).logits
+        seen = mask.bool()
+        inputs = {"input_ids": ids, "attention_mask": mask}
+        self.same(self.scores(inputs, "--weights", saved)[seen], expected[seen], "RoBERTa, pre-norm")
+        again = RobertaPreLayerNormForMaskedLM.from_pretrained(self.exported(saved)).eval()
+        with torch.no_grad():
+            self.same(again(**inputs).logits[seen], expected[seen], "RoBERTa, exported")
+
+    def test_shards_are_read_as_one(self):
+        model = shaken(ViTForImageClassification(ViTConfig(num_hidden_layers=2, num_labels=4)))
+        model.save_pretrained(self.folder / "whole")
+        model.save_pretrained(self.folder / "shards", max_shard_size="20MB")
+        names = [path.name for path in (self.folder / "shards").glob("model-*.safetensors")]
+        self.assertGreater(len(names), 2)
+        images = {"pixel_values": torch.randn(1, 3, 224, 224)}
+        whole = self.scores(images, "--weights", self.folder / "whole")
+        self.assertTrue(torch.equal(self.scores(images, "--weights", self.folder / "shards"), whole))
+        (self.folder / "shards" / names[0]).unlink()
+        said = self.refused("eval", "--weights", self.folder / "shards", "--data", "digits")
+        self.assertIn(f"the file '{names[0]}' is missing", said)
+
+    def test_files_with_names_of_memory(self):
+        model = shaken(ViTForImageClassification(ViTConfig(num_hidden_layers=1, num_labels=4)))
+        model.save_pretrained(self.folder / "saved")
+        images = torch.randn(1, 3, 224, 224)
+        state = {name: value.clone().contiguous() for name, value in model.state_dict().items()}
+        save_file(state, self.folder / "saved" / "model.safetensors")
+        with torch.no_grad():
+            self.same(self.scores({"pixel_values": images}, "--weights", self.folder / "saved"),
+                      model(images).logits, "names of memory")
+
+
+@unittest.skipIf(timm is None, "timm is not installed")
+class Timm(Exchange):
+    def case(self, name, size, merging_at_end=False, **arguments):
+        from timm.models._hub import save_for_hf
+
+        model = shaken(timm.create_model(name, pretrained=False, **arguments))
+        saved = self.folder / "saved"
+        save_for_hf(model, saved, safe_serialization=True)
+        if merging_at_end:
+            self.move_merging(saved / "model.safetensors")
+        images = torch.randn(2, arguments.get("in_chans", 3), size, size)
+        with torch.no_grad():
+            expected = model(images)
+        where = f"{name} {arguments or ''}"
+        self.same(self.scores({"pixel_values": images}, "--weights", saved), expected, where)
+        out = self.exported(saved, "--names", "timm")
+        again = timm.create_model(f"local-dir:{out}", pretrained=True).eval()
+        with torch.no_grad():
+            self.same(again(images), expected, where + ", exported")
+
+    @staticmethod
+    def move_merging(path):
+        """The layers between stages where the official files have them, and the head."""
+        state = {}
+        for name, value in load_file(path).items():
+            if ".downsample." in name:
+                stage = int(name.split(".")[1])
+                name = name.replace(f"layers.{stage}", f"layers.{stage - 1}")
+            state[name.replace("head.fc", "head")] = value
+        save_file(state, path)
+
+    def test_vit_small(self):
+        self.case("vit_small_patch16_224", 224)
+
+    def test_vit_of_other_sizes(self):
+        self.case("vit_tiny_patch16_224", 48, img_size=48, patch_size=8, depth=3, embed_dim=96, num_heads=4,
+                  num_classes=5, in_chans=1)
+
+    def test_deit_with_two_heads(self):
+        self.case("deit_tiny_distilled_patch16_224", 224, num_classes=10)
+
+    def test_swin_tiny(self):
+        self.case("swin_tiny_patch4_window7_224", 224, num_classes=12)
+
+    def test_swin_with_merging_at_the_end(self):
+        self.case("swin_tiny_patch4_window7_224", 224, merging_at_end=True)
+
+    def test_mvitv2_tiny(self):
+        self.case("mvitv2_tiny", 224, num_classes=6)
+
+    def test_a_network_that_is_not_supported_is_named_with_the_nearest(self):
+        from timm.models._hub import save_for_hf
+
+        save_for_hf(timm.create_model("swinv2_tiny_window8_256"), self.folder / "saved", safe_serialization=True)
+        said = self.refused("eval", "--weights", self.folder / "saved", "--data", "digits")
+        self.assertIn("swinv2_tiny_window8_256 is not supported; the nearest that is: swin_tiny", said)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,350 @@
+"""`pareprop` with weights of other programs: what it adapts, says and refuses. Networks are small; that they give the
+scores of their own libraries is tested in exchange_program_test.py."""
+
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+import torch
+from PIL import Image
+from safetensors.torch import load_file, save_file
+
+PROGRAM = sys.argv.pop(1)
+CONVERTER = Path(__file__).resolve().parents[2] / "tools" / "convert_pickle.py"
+ENVIRONMENT = {**os.environ, "GOMP_SPINCOUNT": "2000", "OMP_NUM_THREADS": "1"}
+
+try:
+    from transformers import (
+        AutoTokenizer,
+        RobertaPreLayerNormForMaskedLM,
+        SwinConfig,
+        SwinForImageClassification,
+        ViTConfig,
+        ViTForImageClassification,
+        ViTModel,
+    )
+    from transformers.utils import logging
+except ImportError:
+    print("transformers is not installed: skipped")
+    sys.exit(77)
+
+logging.set_verbosity_error()
+logging.disable_progress_bar()
+
+TWO_STEPS = ["--steps", "2", "--batch", "2", "--mode", "stored", "--augment", "none"]
+TEXT = ["--data", "persuasion", "--steps", "2", "--batch", "2", "--seq-len", "16"]
+
+
+def run(command, *arguments, seconds=200):
+    return subprocess.run([PROGRAM, command, *map(str, arguments)], env=ENVIRONMENT, capture_output=True, text=True,
+                          timeout=seconds)
+
+
+def vit(**changes):
+    sizes = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64, image_size=32,
+                 patch_size=8, num_labels=10)
+    return ViTForImageClassification(ViTConfig(**sizes | changes))
+
+
+class Weights(unittest.TestCase):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = Path(temporary.name)
+        self.saved = self.folder / "saved"
+        torch.manual_seed(3)
+
+    def save(self, model):
+        model.save_pretrained(self.saved)
+        return self.saved
+
+    def photos(self, classes=("cat", "dog", "owl"), mode="RGB", side=24):
+        chance = random.Random(5)
+        for half in ("train", "val"):
+            for name in classes:
+                inside = self.folder / "photos" / half / name
+                inside.mkdir(parents=True)
+                for i in range(4):
+                    pixels = chance.randbytes(side * side * len(mode))
+                    Image.frombytes(mode, (side, side), pixels).save(inside / f"{i}.png")
+        return self.folder / "photos"
+
+    def succeeds(self, command, *arguments):
+        done = run(command, *arguments)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done
+
+    def refused(self, command, *arguments, code=2):
+        before = sorted(self.folder.iterdir())
+        done = run(command, *arguments)
+        self.assertEqual(done.returncode, code, done.stderr + done.stdout)
+        self.assertEqual(sorted(self.folder.iterdir()), before, "nothing was written")
+        return done.stderr
+
+    def trains(self, *arguments):
+        """What was said, of a run in the folder `run`."""
+        done = self.succeeds("train", *TWO_STEPS, *arguments, "--out", self.folder / "run")
+        self.succeeds("eval", "--run", self.folder / "run")  # its config.json says all
+        return done.stderr
+
+    def change_config(self, **changes):
+        path = self.saved / "config.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+    def change_tensors(self, change):
+        path = self.saved / "model.safetensors"
+        tensors = load_file(path)
+        change(tensors)
+        save_file(tensors, path, metadata={"format": "pt"})
+
+
+class Adapted(Weights):
+    def test_classes_channels_and_image_size(self):
+        self.save(vit(image_size=224, patch_size=16, num_labels=1000))
+        photos = self.photos(mode="L")
+        said = self.trains("--weights", self.saved, "--data", f"folder:{photos}", "--image-size", "384")
+        self.assertIn("with the names of Hugging Face: a plain vit_base", said)
+        self.assertIn("adapted: head for 1000 classes replaced by a new one for 3, made from the seed", said)
+        self.assertIn("adapted: positions of 14 x 14 patches resampled to 24 x 24", said)
+        config = json.loads((self.folder / "run" / "config.json").read_text())
+        wanted = {"model": "vit_base", "plain": True, "depth": [2], "width": 32, "heads": [2], "image_size": 384,
+                  "norm_eps": 1e-12}
+        self.assertEqual({key: config[key] for key in wanted}, wanted)
+        self.assertEqual(json.loads((self.folder / "run" / "classes.json").read_text())["classes"],
+                         ["cat", "dog", "owl"])
+
+    def test_grey_images(self):
+        self.save(vit(image_size=32))
+        said = self.trains("--weights", self.saved, "--data", "digits", "--image-size", "64")
+        self.assertIn("adapted: patch weights of 3 colours summed for grey images", said)
+        self.assertIn("adapted: positions of 4 x 4 patches resampled to 8 x 8", said)
+        self.assertNotIn("head", said)
+        self.save(vit(image_size=32, num_channels=1))
+        photos = self.photos()
+        shutil.rmtree(self.folder / "run")
+        said = self.trains("--weights", self.saved, "--data", f"folder:{photos}")
+        self.assertIn("adapted: patch weights for grey images divided among 3 colours", said)
+
+    def test_windows_of_swin(self):
+        config = SwinConfig(image_size=32, patch_size=2, embed_dim=24, depths=[2, 2], num_heads=[2, 4], window_size=4,
+                            num_labels=10, drop_path_rate=0.0)
+        self.save(SwinForImageClassification(config))
+        said = self.trains("--weights", self.saved, "--data", "digits", "--image-size", "64", "--window", "8")
+        self.assertIn("adapted: tables of relative positions for windows of 4 x 4 resampled to 8 x 8", said)
+
+    def test_a_body_without_a_head_gets_one(self):
+        self.save(ViTModel(vit().config))
+        said = self.trains("--weights", self.saved, "--data", "digits")
+        self.assertIn("adapted: no head in the file: a new one is made from the seed", said)
+        self.assertIn("has no head that gives scores", self.refused("eval", "--weights", self.saved, "--data", "digits"))
+
+    def test_a_run_and_what_is_exported_of_it(self):
+        run_folder, out = self.folder / "run", self.folder / "out"
+        photos = self.photos()
+        self.trains("--model", "vit_cifar", "--plain", "--image-size", "32", "--data", f"folder:{photos}")
+        again = self.succeeds("train", *TWO_STEPS, "--weights", run_folder, "--data", "digits", "--out",
+                              self.folder / "again").stderr
+        self.assertIn("with the names of pareprop: a plain vit_cifar", again)
+        self.assertIn("head for 3 classes replaced by a new one for 10", again)
+
+        found = [json.loads(self.succeeds("eval", "--run", run_folder, "--json", "-").stdout)]
+        for names in ("hugging-face", "timm", "own"):
+            self.succeeds("export", "--run", run_folder, "--out", out / names, "--names", names)
+            source = ["--run", out / names] if names == "own" else ["--weights", out / names]
+            found.append(json.loads(self.succeeds("eval", *source, "--data", f"folder:{photos}", "--json",
+                                                  "-").stdout))
+        self.assertEqual(sorted(path.name for path in out.iterdir()), ["hugging-face", "own", "timm"])
+        for key in ("loss", "accuracy", "rows"):
+            self.assertEqual(len({each[key] for each in found}), 1, found)
+        loaded = ViTForImageClassification.from_pretrained(out / "hugging-face")
+        self.assertEqual(loaded.config.id2label, {0: "cat", 1: "dog", 2: "owl"})
+
+    def test_a_resumed_run_does_not_need_its_first_weights(self):
+        self.save(vit())
+        common = ["--steps", "4", "--batch", "2", "--mode", "stored", "--data", "digits"]
+        whole, half = self.folder / "whole", self.folder / "half"
+        self.succeeds("train", *common, "--weights", self.saved, "--out", whole)
+        self.succeeds("train", *common, "--weights", self.saved, "--out", half, "--time-limit", "0.00001")
+        shutil.rmtree(self.saved)
+        self.succeeds("train", "--out", half, "--resume", "auto", "--time-limit", "0")
+        self.assertEqual(load_file(half / "model.safetensors").keys(), load_file(whole / "model.safetensors").keys())
+        for name, tensor in load_file(whole / "model.safetensors").items():
+            self.assertTrue(torch.equal(load_file(half / "model.safetensors")[name], tensor), name)
+
+    def test_text_goes_to_transformers_and_back(self):
+        run_folder, out = self.folder / "text", self.folder / "out"
+        self.succeeds("train", *TEXT, "--model", "roberta_base", "--plain", "--width", "48", "--heads", "4", "--depth",
+                      "1", "--vocabulary", "300", "--out", run_folder)
+        self.succeeds("export", "--run", run_folder, "--out", out)
+        RobertaPreLayerNormForMaskedLM.from_pretrained(out)
+        tokens = AutoTokenizer.from_pretrained(out)("Anne and <mask>.").input_ids
+        self.assertIn(AutoTokenizer.from_pretrained(out).mask_token_id, tokens)
+        found = [json.loads(self.succeeds("eval", *source, "--json", "-").stdout)["loss"]
+                 for source in (["--run", run_folder], ["--weights", out, "--data", "persuasion"])]
+        self.assertAlmostEqual(*found, places=1)  # by sequences of other lengths
+        said = self.succeeds("train", *TEXT, "--weights", out, "--seq-len", "600", "--out", self.folder / "long").stderr
+        self.assertIn("adapted: positions of 512 tokens resampled to 600", said)
+        (out / "tokenizer.json").unlink()
+        (out / "vocab.json").unlink()
+        self.assertIn("--tokenizer: ", self.refused("train", *TEXT, "--weights", out, "--out", self.folder / "none"))
+
+    def test_images_are_classified_with_the_labels_of_the_weights(self):
+        self.save(vit(id2label={0: "owl", 1: "cat", 2: "dog"}, num_labels=3))
+        photos = self.photos()
+        guessed = json.loads(self.succeeds("predict", "--weights", self.saved, photos / "val", "--json", "-").stdout)
+        self.assertEqual(len(guessed["rows"]), 12)
+        self.assertEqual({guess["name"] for guess in guessed["rows"][0]["guesses"]}, {"owl", "cat", "dog"})
+        # As many right as predictions say, in whatever order the folder has the classes.
+        right = sum(row["guesses"][0]["name"] == Path(row["input"]).parent.name for row in guessed["rows"])
+        found = json.loads(self.succeeds("eval", "--weights", self.saved, "--data", f"folder:{photos}", "--json",
+                                         "-").stdout)
+        self.assertAlmostEqual(found["accuracy"], right / 12)
+        said = self.trains("--weights", self.saved, "--data", f"folder:{photos}")
+        self.assertIn("adapted: classes put in the order of the data", said)
+
+
+class Refused(Weights):
+    def evaluates(self, weights=None):
+        return self.refused("eval", "--weights", weights or self.saved, "--data", "digits")
+
+    def test_pickles_name_the_converter(self):
+        model = vit()
+        self.save(model)
+        for name in ("pytorch_model.bin", "model.pth", "weights", "old"):
+            torch.save(model.state_dict(), self.folder / name, _use_new_zipfile_serialization=name != "old")
+            self.assertIn("tools/convert_pickle.py", self.evaluates(self.folder / name))
+        (self.saved / "model.safetensors").unlink()
+        shutil.copy(self.folder / "pytorch_model.bin", self.saved)
+        self.assertIn("pytorch_model.bin is a pickle", self.evaluates())
+        subprocess.run([sys.executable, CONVERTER, self.saved / "pytorch_model.bin", self.saved / "model.safetensors"],
+                       check=True, stdout=subprocess.DEVNULL)
+        self.succeeds("eval", "--weights", self.saved, "--data", "digits")
+
+    def test_pickles_with_code_are_not_converted(self):
+        class Code:
+            def __reduce__(self):
+                return os.mkdir, (str(path / "made"),)
+
+        path = self.folder
+        torch.save({"weight": Code()}, path / "code.bin")
+        done = subprocess.run([sys.executable, CONVERTER, path / "code.bin", path / "out"], capture_output=True,
+                              text=True)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("not a file that torch reads safely", done.stderr)
+        self.assertEqual([each.name for each in path.iterdir()], ["code.bin"])
+
+    def test_a_config_that_contradicts_its_weights(self):
+        self.save(vit())
+        for change, said in [
+            ({"hidden_size": 64}, "hidden_size 64, but"),
+            ({"num_hidden_layers": 3}, "num_hidden_layers 3, but"),
+            ({"intermediate_size": 65}, "intermediate_size"),
+            ({"patch_size": 4}, "patch_size 4, but"),
+            ({"image_size": 64}, "image_size 64, but"),
+            ({"num_channels": 1}, "num_channels 1, but"),
+            ({"qkv_bias": False}, "qkv_bias false, but"),
+            ({"model_type": "swin"}, "swin contradicts the weights"),
+            ({"model_type": "deit"}, "has no distillation token"),
+        ]:
+            with self.subTest(change=change):
+                self.save(vit())
+                self.change_config(**change)
+                message = self.evaluates()
+                self.assertIn(said, message)
+                self.assertIn(str(self.saved / "config.json"), message)
+                self.assertIn("nothing was loaded", message)
+
+    def test_labels_that_do_not_match(self):
+        self.save(vit())
+        self.change_config(id2label={"0": "a", "1": "b"})
+        self.assertIn("id2label: it names 2 classes, but the head in", self.evaluates())
+        self.change_config(id2label={"0": "a", "2": "b"})
+        self.assertIn('expected a name for each number from "0" on', self.evaluates())
+        self.change_config(id2label={str(i): f"kind {i}" for i in range(10)})
+        self.assertIn("the network does not know '0'", self.evaluates())
+
+    def test_an_unknown_architecture_is_named_with_the_nearest(self):
+        self.save(vit())
+        self.change_config(model_type="vits", architectures=["VitsModel"])
+        message = self.evaluates()
+        self.assertIn("the architecture vits (VitsModel) is not supported; the nearest that is: vit", message)
+        self.change_config(model_type="llama", architectures=["LlamaForCausalLM"])
+        message = self.evaluates()
+        self.assertIn("llama (LlamaForCausalLM) is not supported; expected one of vit, deit, swin", message)
+        save_file({"model.layers.0.weight": torch.zeros(2)}, self.saved / "model.safetensors")
+        self.assertIn("llama", self.evaluates())
+        (self.saved / "config.json").unlink()
+        self.assertIn("names that are not known", self.evaluates())
+
+    def test_half_a_sharded_checkpoint(self):
+        vit().save_pretrained(self.saved, max_shard_size="20KB")
+        index = json.loads((self.saved / "model.safetensors.index.json").read_text())["weight_map"]
+        self.succeeds("eval", "--weights", self.saved, "--data", "digits")
+        name, shard = sorted(index.items())[0]
+        tensors = load_file(self.saved / shard)
+        del tensors[name]
+        save_file(tensors or {"other": torch.zeros(1)}, self.saved / shard)
+        self.assertIn(f"{name} is missing in {shard}", self.evaluates())
+        (self.saved / shard).unlink()
+        message = self.evaluates()
+        self.assertIn(f"the file '{shard}' is missing", message)
+        self.assertIn("nothing was loaded", message)
+
+    def test_tensors_of_other_shapes_are_listed(self):
+        self.save(vit())
+        self.change_tensors(lambda t: t.update({"vit.layernorm.weight": torch.zeros(31)}))
+        message = self.evaluates()
+        self.assertIn("vit.layernorm.weight is [31], expected [32]", message)
+        self.change_tensors(lambda t: t.update({"vit.layernorm.weight": torch.zeros(32), "more": torch.zeros(1)}))
+        self.assertIn("more is not expected", self.evaluates())
+        self.change_tensors(lambda t: (t.pop("more"), t.pop("vit.layernorm.bias")))
+        self.assertIn("vit.layernorm.bias is missing", self.evaluates())
+
+    def test_flags_that_contradict_the_weights(self):
+        self.save(vit())
+        out = ["--data", "digits", "--out", self.folder / "none"]
+        message = self.refused("train", "--weights", self.saved, "--model", "swin_tiny", *out)
+        self.assertIn("--model: got swin_tiny, but the weights in", message)
+        self.assertIn("have vit_base", message)
+        self.assertIn("--depth: got 3,", self.refused("train", "--weights", self.saved, "--depth", "3", *out))
+        self.succeeds("train", "--weights", self.saved, "--model", "vit_base", "--depth", "2", *TWO_STEPS, *out)
+
+    def test_a_file_without_its_config(self):
+        self.save(vit())
+        (self.saved / "config.json").unlink()
+        file = self.saved / "model.safetensors"
+        out = ["--data", "digits", "--out", self.folder / "none"]
+        self.assertIn("--heads: the weights in", self.refused("train", "--weights", file, *out))
+        said = self.succeeds("train", "--weights", file, "--heads", "2", *TWO_STEPS, *out).stderr
+        self.assertIn("no config.json of the model beside", said)
+
+    def test_exports_that_cannot_be(self):
+        self.trains("--model", "vit_cifar", "--data", "digits")
+        out = self.folder / "out"
+        message = self.refused("export", "--run", self.folder / "run", "--out", out)
+        self.assertIn("fit only the plain ViT, Swin and RoBERTa", message)
+        self.assertIn("--names own", message)
+        self.succeeds("export", "--run", self.folder / "run", "--out", out, "--names", "own")
+        self.assertIn("not an empty folder", self.refused("export", "--run", self.folder / "run", "--out", out,
+                                                          "--names", "own"))
+        self.assertIn("--names: expected hugging-face, timm or own", self.refused(
+            "export", "--run", self.folder / "run", "--out", out, "--names", "onnx"))
+
+    def test_inputs_that_do_not_fit(self):
+        self.save(vit())
+        scores = ["--input", self.folder / "in", "--scores", self.folder / "out"]
+        save_file({"pixel_values": torch.zeros(1, 3, 16, 16)}, self.folder / "in")
+        self.assertIn("expected images [batch, 3, 32, 32]", self.refused("eval", "--weights", self.saved, *scores))
+        save_file({"input_ids": torch.zeros(1, 3, dtype=torch.long)}, self.folder / "in")
+        self.assertIn("has no tensor pixel_values", self.refused("eval", "--weights", self.saved, *scores))
+        self.assertIn("--input: it goes with --scores", self.refused("eval", "--weights", self.saved, *scores[:2]))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
