@@ -24,13 +24,13 @@ pareprop::Stack mlps(int depth, int width) {
 
 // Stacks, weights and one training step: all that planner, verify and recorder need.
 std::shared_ptr<pareprop::StackNetwork> make_network() {
-  const pareprop::Stack lower = mlps(6, 64), upper = mlps(4, 96);
-  const nn::Linear between(128, 96);
+  pareprop::Stack lower = mlps(6, 64), upper = mlps(4, 96);
+  nn::Linear between(128, 96);
   std::vector<torch::Tensor> weights = between->parameters();
   for (const auto& stack : {lower, upper}) {
     for (const auto& weight : stack->parameters()) weights.push_back(weight);
   }
-  const auto step = [=](std::int64_t samples, const std::shared_ptr<pareprop::Pass>& pass) {
+  const auto step = [=](std::int64_t samples, const std::shared_ptr<pareprop::Pass>& pass) mutable {
     const auto numbers = torch::arange(samples * 256 * 64, between->weight.device());
     const torch::Tensor x = numbers.sin().view({samples, 256, 64});
     const auto [a, b] = lower->forward(x, x, {.pass = pass});
