@@ -58,13 +58,13 @@ TEST(Freeze, SaysWhatFitsNothingAndWhatLeavesNothing) {
 
 // Every family, both networks: layers grow along the network, and each has parameters.
 TEST(Layers, GoFromTheEmbeddingsToTheHead) {
-  struct Case {
+  struct Placed {
     const char* name;
     Overrides overrides;
     int blocks;
     std::map<std::string, int> some;
   };
-  const std::vector<Case> cases = {
+  const std::vector<Placed> cases = {
       {"vit_tiny",
        {.depths = {3}},
        3,
@@ -96,7 +96,7 @@ TEST(Layers, GoFromTheEmbeddingsToTheHead) {
         {"blocks.1.f.qkv.weight", 2},
         {"head_dense.weight", 3},
         {"head_bias", 3}}}};
-  for (const Case& c : cases) {
+  for (const Placed& c : cases) {
     for (const bool plain : {false, true}) {
       SCOPED_TRACE(std::string(c.name) + (plain ? " plain" : ""));
       Overrides overrides = c.overrides;
