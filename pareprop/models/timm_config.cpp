@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
+#include <utility>
 
 #include "pareprop/models/mvit.h"
 #include "pareprop/models/registry.h"
@@ -87,13 +88,13 @@ const SizeKeys kKeys{.width = "embed_dim",
                      .positions = "",
                      .qkv_bias = "qkv_bias"};
 
-// A number, or one for each stage, of which the first.
-std::optional<std::int64_t> first_of(const ConfigFile& config, const std::string& key) {
+// A number, or one for each stage.
+std::vector<int> each_of(const ConfigFile& config, const std::string& key) {
   try {
-    return config.whole(key);
+    const auto one = config.whole(key);
+    return one ? std::vector{static_cast<int>(*one)} : std::vector<int>();
   } catch (const std::invalid_argument&) {
-    const auto all = config.wholes(key);
-    return all && !all->empty() ? std::optional<std::int64_t>(all->front()) : std::nullopt;
+    return config.wholes(key).value_or(std::vector<int>());
   }
 }
 
@@ -133,13 +134,12 @@ Overrides said_by(const ConfigFile& config, const std::string& architecture,
     said.width = mvit->config().width;
     for (const MViTStage& stage : mvit->config().stages) said.depths.push_back(stage.depth);
   }
-  if (const auto width = first_of(arguments, "embed_dim")) said.width = width;
+  if (const auto widths = each_of(arguments, "embed_dim"); !widths.empty()) {
+    said.width = widths.front();
+  }
   if (const auto depth = arguments.whole("depth")) said.depths = {static_cast<int>(*depth)};
   if (const auto depths = arguments.wholes("depths")) said.depths = *depths;
-  if (const auto heads = first_of(arguments, "num_heads")) {
-    said.heads = arguments.whole("num_heads") ? std::vector{static_cast<int>(*heads)}
-                                              : *arguments.wholes("num_heads");
-  }
+  if (auto heads = each_of(arguments, "num_heads"); !heads.empty()) said.heads = std::move(heads);
   said.mlp_ratio = arguments.number("mlp_ratio");
   if (const auto patch = arguments.side("patch_size")) said.patch = patch;
   if (const auto window = arguments.side("window_size")) said.window = window;
