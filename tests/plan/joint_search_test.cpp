@@ -229,7 +229,7 @@ TEST(JointSearch, PricesAreThoseOfPlansWithMoreOrLess) {
 }
 
 TEST(JointSearch, PlainNetworksKeepProductsOrAreStoredInParts) {
-  JointSearch search(network_named("vit_cifar", {.plain = true}), {.batch = 8});
+  JointSearch search(network_named("vit_cifar", {.plain = true}), {.batch = 32});
   const std::int64_t stored = search.in_mode(Mode::stored, 0).micro.predicted.at_most;
   const JointPlan nearly = search.best(stored - 1);
   EXPECT_TRUE(nearly.micro.fits);
