@@ -167,12 +167,13 @@ class TraceProgram(unittest.TestCase):
                    "--json", "-")
         self.assertEqual(json.loads(done.stdout)["stages"][0]["stage"], 1)
 
-    def test_a_plain_network_has_its_passes_whole(self):
+    def test_a_plain_network_has_its_tasks(self):
         file = self.folder / "plain.json"
-        done = run("--model", "swin_cifar", "--plain", "--batch", 1, "--steps", 1, "--out", file)
-        self.assertIn("no reversible stacks", done.stdout)
-        names = {event["name"] for event in json.loads(file.read_text())["traceEvents"] if event["ph"] == "X"}
-        self.assertLessEqual({"forward", "backward"}, names)
+        for mode in "stored", "checkpoint":
+            run("--model", "swin_cifar", "--plain", "--mode", mode, "--batch", 1, "--steps", 1, "--out", file)
+            names = {event["name"] for event in json.loads(file.read_text())["traceEvents"] if event["ph"] == "X"}
+            self.assertLessEqual({"embedding", "stage 1 forward F0", "stage 2 gradient G1"}, names)
+            self.assertEqual("stage 1 recover F0" in names, mode == "checkpoint")
 
     def test_refuses_bad_input_and_writes_nothing(self):
         file = self.folder / "bad.json"
