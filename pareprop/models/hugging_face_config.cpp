@@ -339,7 +339,11 @@ std::optional<ImageInput> read_preprocessor(const std::filesystem::path& folder,
   const auto crop = side_of(config, "crop_size"), size = side_of(config, "size");
   if (config.flag("do_center_crop").value_or(false) && crop && size && *crop > 0.0 &&
       *size >= *crop) {
-    input.centre_share = *crop / *size;
+    // Whole pixels, unless the exact share is there too.
+    input.centre_share = config.number("crop_pct").value_or(*crop / *size);
+    if (!(input.centre_share > 0.0 && input.centre_share <= 1.0)) {
+      config.fail("crop_pct", "expected more than 0 and at most 1");
+    }
   }
   return input;
 }
@@ -376,6 +380,7 @@ std::string hugging_face_preprocessor(const Model& model, const ImageInput& inpu
   if (crops) {
     config["do_center_crop"] = true;
     config["crop_size"] = square(shape.image_size);
+    config["crop_pct"] = input.centre_share;
   }
   config["do_rescale"] = true;
   config["rescale_factor"] = 1.0 / 255.0;

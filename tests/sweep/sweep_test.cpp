@@ -47,7 +47,7 @@ TEST(Sweep, NamesTellWhatDiffers) {
             std::vector<std::string>{"plain roberta_base, width 48, length 128, vocabulary 99, "
                                      "dropout 0.1, batch 4, fp32, exact, 2 threads, seed 7"});
   EXPECT_EQ(cases_of({.rows = {grid}}, 2)[0].modes,
-            (std::vector<Mode>{Mode::stored, Mode::checkpoint}));
+            (std::vector<Mode>{Mode::stored, Mode::checkpoint, Mode::automatic}));
 }
 
 TEST(Sweep, TheSameCaseOfTwoRowsIsRunOnceWithTheModesOfBoth) {

@@ -250,7 +250,7 @@ class Refused(Weights):
             ({"num_channels": 1}, "num_channels 1, but"),
             ({"qkv_bias": False}, "qkv_bias false, but"),
             ({"model_type": "swin"}, "swin contradicts the weights"),
-            ({"model_type": "deit"}, "has no distillation token"),
+            ({"model_type": "deit"}, "deit contradicts the weights"),
         ]:
             with self.subTest(change=change):
                 self.save(vit())
