@@ -12,7 +12,7 @@ packages=(g++ cmake ninja-build ccache git python3-venv libgtest-dev libgmock-de
           libgloo-dev libturbojpeg0-dev libspng-dev libxxhash-dev zlib1g-dev dataset-fashion-mnist)
 requirements=(numpy safetensors==0.8.0 transformers==5.22.0 pillow tokenizers==0.23.3 tensorboard==2.21.0
               perfetto==0.59.1
-              scikit-build-core==1.1.2 pytest==9.2.0 mypy==2.4.1 accelerate==1.15.0)
+              scikit-build-core==1.1.2 pytest==9.2.0 mypy==2.4.1 accelerate==1.15.0 peft==0.21.2)
 # Installed without what they ask for: timm, which tests compare with, asks for the torchvision of another torch, and
 # no test needs it.
 alone=(timm==1.0.31)

@@ -99,12 +99,10 @@ RIVALS_BARS = {"fp32": 1e-3, "bf16": 5e-1}
 
 
 def candidates(frontier, plain):
-    """Ordinary networks cannot be reversed, and those of Hugging Face are others."""
-    names = FRONTIER if frontier else CONTESTANTS
-    if not plain:
-        return names
-    others = [name for name in names if name not in REVERSIBLE and name not in (HUGGING_FACE, "ours_checkpoint")]
-    return ["ours_checkpoint", *others]
+    """Plain networks cannot be reversed, but checkpointed."""
+    if plain:
+        return ["ours_checkpoint", *(name for name in FRONTIER if name not in REVERSIBLE)]
+    return FRONTIER if frontier else CONTESTANTS
 
 
 def is_ours(name):

@@ -28,7 +28,7 @@ def parse():
     add("--frontier", action="store_true", help="throughput against memory: budgets of ours beside torch's own knobs")
     add("--totals", action="store_true",
         help="of the frontier: budgets and verdicts are of all tensors, not of activations alone")
-    add("--plain", action="store_true", help="ordinary networks instead of reversible ones, on both sides")
+    add("--plain", action="store_true", help="of the frontier: ordinary networks instead of reversible ones, on both sides")
     add("--out", type=Path, help="folder of the results; bench-peers, bench-frontier or the like in build, when not given")
     add("--rows", default="*", help="which rows, patterns separated by commas")
     add("--precisions", default=",".join(sensible_precisions()),
@@ -53,6 +53,8 @@ def parse():
     options = parser.parse_args()
     if options.totals and not options.frontier:
         parser.error("--totals: expected with --frontier")
+    if options.plain and not options.frontier:
+        parser.error("--plain: expected with --frontier")
     name = "bench-frontier" if options.frontier else "bench-peers"
     kind = ("-totals" if options.totals else "") + ("-plain" if options.plain else "")
     options.out = options.out or build / (name + kind)

@@ -11,7 +11,7 @@ from pathlib import Path
 from quick_run import PEERS, WORKER, quick_run
 
 import frontier
-from rows import FRONTIER, FRONTIER_QUICK_ROWS, FRONTIER_ROWS, SHARES, SPLIT, WITHIN
+from rows import FRONTIER, FRONTIER_QUICK_ROWS, FRONTIER_ROWS, SHARES, SPLIT, WITHIN, plain_ones
 
 RACED = [name for name in FRONTIER if not name.startswith("torch_compile")]  # compiling takes minutes
 
@@ -164,6 +164,24 @@ def check_totals_run(out):
     assert plan["budget_bytes"] < stored["total_peak_bytes"], (plan, stored)
 
 
+def check_quick_plain(out):
+    raced = ["ours_checkpoint", "ours_at_30", "ours_at_100", "ours_stored", "torch_sdpa", "torch_matmul",
+             "torch_checkpoint", "torch_checkpoint_by_2"]
+    done = quick_run(out, raced, "--frontier", "--plain")
+    assert done.returncode == 0, done.stdout + done.stderr
+    whole = json.loads((out / "results.json").read_text())
+    assert whole["failed"] == [] and [row["label"] for row in whole["rows"]] == [
+        row.label for row in plain_ones(FRONTIER_QUICK_ROWS)]
+    for row in whole["rows"]:
+        assert row["label"].endswith("-plain") and set(row["contestants"]) == set(raced)
+        kept = {name: one["activation_peak_bytes"] for name, one in row["contestants"].items()}
+        assert kept["ours_checkpoint"] < kept["ours_stored"], kept
+        assert kept["ours_checkpoint"] <= 1.1 * kept["torch_checkpoint"], kept
+        plan = row["contestants"]["ours_at_30"]["plan"]
+        assert set(plan["policies"]) <= set("SPC "), plan
+        assert kept["ours_at_30"] <= plan["budget_bytes"] or not plan["fits"], (plan, kept)
+
+
 def main():
     check_verdicts()
     check_totals()
@@ -176,6 +194,7 @@ def main():
         check_quick(Path(folder) / "out")
         check_one_failure(Path(folder) / "failure")
         check_totals_run(Path(folder) / "totals")
+        check_quick_plain(Path(folder) / "plain")
 
 
 main()
