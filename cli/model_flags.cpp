@@ -147,8 +147,9 @@ class FitCheck {
     const auto add = [&](Mode mode, std::int64_t kept) {
       const bool planned = mode == Mode::automatic, cut = planned && needs_.cuts_batches;
       // It takes what there is: what must fit is the leanest.
-      if (planned) mode = dry_.network().stacks().empty() ? Mode::checkpoint : Mode::reprop;
-      plan::Prediction one = dry_.run(dry_.network().plan_of(mode), cut ? 1 : batch, cut);
+      const StepPlan plan = planned ? dry_.network().recomputing_plan(/*overlap=*/false)
+                                    : dry_.network().plan_of(mode);
+      plan::Prediction one = dry_.run(plan, cut ? 1 : batch, cut);
       one.at_most += kept;
       if (one.at_most > most.at_most) most = one;
     };

@@ -340,7 +340,7 @@ TEST(Completion, IsWrittenAsJsonToo) {
 TEST(Presets, AreListedWithTheirBatchSizes) {
   const auto table = run_program({"train", "--preset", "list"});
   expect_success(table);
-  EXPECT_NE(table.out.find("rev-swin-tiny  swin_tiny         1024"), std::string::npos)
+  EXPECT_NE(table.out.find("rev-swin-tiny   swin_tiny         1024"), std::string::npos)
       << table.out;
   const auto rows =
       json::parse(run_program({"train", "--preset", "list", "--json", "-"}).out).at("rows");
