@@ -237,12 +237,12 @@ def test_plain_networks_are_planned_and_verified():
     model = pareprop.models.create("vit_tiny", plain=True, depths=4, image_size=32, classes=5)
     checked = pareprop.verify(model, 2)
     assert checked.holds and [row.mode for row in checked.rows] == ["stored", "checkpoint"], checked
-    stored, checkpoint, *_ = pareprop.plan(model, 4, budget="1GiB").modes
-    plan = pareprop.plan(model, 4, budget=(stored.peak_bytes + checkpoint.peak_bytes) // 2)
+    stored, checkpoint, *_ = pareprop.plan(model, 64, budget="1GiB").modes
+    plan = pareprop.plan(model, 64, budget=(stored.peak_bytes + checkpoint.peak_bytes) // 2)
     assert plan.fits and plan.peak_bytes < stored.peak_bytes, plan
     assert set(plan.policies) <= set("SPC ") and len(set(plan.policies) - {" "}) > 1, plan
     plan.apply(model)
-    images, labels, _ = model.example(4)
+    images, labels, _ = model.example(64)
     model.loss(images, labels).backward()
 
 
