@@ -343,7 +343,8 @@ TEST(Trainer, RecordsTheStepThatIsAskedFor) {
   EXPECT_NE(said.find("trace of step 5: trace.json, trace.svg"), std::string::npos) << said;
   const std::string trace = content(folder / "run" / "trace.json");
   // Batches are numbered from 0.
-  for (const char* expected : {"batch 8", "batch 9", "recover F0", "norm and optimizer", "step 5"}) {
+  for (const char* expected :
+       {"batch 8", "batch 9", "recover F0", "norm and optimizer", "step 5"}) {
     EXPECT_NE(trace.find(expected), std::string::npos) << expected;
   }
   EXPECT_EQ(trace.find("communication"), std::string::npos);
