@@ -22,6 +22,20 @@ double speed(const PlanReport& report, plan::Seconds seconds) {
   return seconds > plan::Seconds{} ? report.stored_seconds / seconds : 0.0;
 }
 
+bool has_seconds(const PlanReport& report, plan::Seconds seconds) {
+  return seconds > plan::Seconds{} && report.title.absent.empty();
+}
+
+// Where the times are from, or why there are none.
+std::string times_note(const PlanReport& report) {
+  const PlanTitle& title = report.title;
+  if (!title.absent.empty()) {
+    return "none: this machine has no " + title.absent +
+           "; speeds are shares of multiply-accumulates";
+  }
+  return title.measured ? "measured" : "estimated from multiply-accumulates";
+}
+
 PlanReport::Row planned(const PlanReport& report) {
   return {.name = report.plan.fits ? "the plan" : "leanest plan",
           .predicted = report.plan.predicted,
@@ -68,11 +82,10 @@ std::string mode_table(const PlanReport& report) {
                {"speed"}});
   auto add = [&](const PlanReport::Row& row) {
     const bool timed = row.seconds > plan::Seconds{};
-    table.add_row(
-        {row.name, bytes(row.predicted.total_peak), bytes(row.predicted.activation_peak),
-         yes_no(row.fits),
-         timed && report.title.absent.empty() ? text::duration_text(row.seconds.count) : "-",
-         timed ? percent_text(speed(report, row.seconds)) : "-"});
+    table.add_row({row.name, bytes(row.predicted.total_peak), bytes(row.predicted.activation_peak),
+                   yes_no(row.fits),
+                   has_seconds(report, row.seconds) ? text::duration_text(row.seconds.count) : "-",
+                   timed ? percent_text(speed(report, row.seconds)) : "-"});
   };
   for (const PlanReport::Row& row : report.modes) add(row);
   for (const PlanReport::Row& row : report.kinds) add(row);
@@ -193,6 +206,10 @@ std::string plan_text(const PlanReport& report) {
 
 nlohmann::ordered_json plan_json(const PlanReport& report) {
   const plan::Plan& plan = report.plan;
+  const auto seconds_json = [&](plan::Seconds seconds) {
+    return has_seconds(report, seconds) ? nlohmann::ordered_json(seconds.count)
+                                        : nlohmann::ordered_json();
+  };
   nlohmann::ordered_json json{{"network", report.title.network},
                               {"batch", report.title.batch},
                               {"precision", report.title.precision},
@@ -210,7 +227,8 @@ nlohmann::ordered_json plan_json(const PlanReport& report) {
                               {"mode", name(nearest_mode(plan.step))},
                               {"overlap", plan.step.overlaps()},
                               {"recompute_between", plan.step.recompute_between},
-                              {"step_seconds", report.seconds.count},
+                              {"step_seconds", seconds_json(report.seconds)},
+                              {"times_note", times_note(report)},
                               {"measured", report.title.measured},
                               {"speed", speed(report, report.seconds)},
                               {"parts", report.parts},
@@ -224,8 +242,9 @@ nlohmann::ordered_json plan_json(const PlanReport& report) {
                                   {"peak_bytes", row.predicted.total_peak},
                                   {"at_most_bytes", row.predicted.at_most},
                                   {"activation_bytes", row.predicted.activation_peak},
+                                  {"reserved_bytes", row.predicted.reserved_peak},
                                   {"fits", row.fits},
-                                  {"step_seconds", row.seconds.count},
+                                  {"step_seconds", seconds_json(row.seconds)},
                                   {"speed", speed(report, row.seconds)},
                                   {"parts", row.parts},
                                   {"flags", row.flags}};

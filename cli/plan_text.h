@@ -51,6 +51,7 @@ PlanReport report_of(plan::JointSearch& search, const plan::JointPlan& plan, Pla
 // What each mode and the plan take, a picture of the policies, bytes by what they are for.
 std::string plan_text(const PlanReport& report);
 
+// Seconds that are not known are null; "times_note" says why, or where they are from.
 nlohmann::ordered_json plan_json(const PlanReport& report);
 
 }  // namespace pareprop::cli

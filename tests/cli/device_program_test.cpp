@@ -103,6 +103,21 @@ TEST(DeviceProgram, PlansForADeviceThatIsNotHere) {
       {"plan", "--model", "vit_small", "--batch", "8", "--device", "cuda", "--budget", "80GiB"});
   EXPECT_EQ(run.code, 0) << without_backtrace(run);
   EXPECT_NE(run.out.find("This machine has no cuda"), std::string::npos) << run.out;
+
+  const ProgramRun told = run_program({"plan", "--model", "vit_small", "--batch", "8", "--device",
+                                       "cuda", "--budget", "80GiB", "--json", "-"});
+  const auto json = nlohmann::json::parse(told.out);
+  EXPECT_TRUE(json.at("step_seconds").is_null());
+  EXPECT_NE(json.at("times_note").get<std::string>().find("no cuda"), std::string::npos);
+  EXPECT_GT(json.at("speed").get<double>(), 0.0);
+  for (const char* rows : {"modes", "kinds"}) {
+    EXPECT_FALSE(json.at(rows).empty());
+    for (const auto& row : json.at(rows)) {
+      EXPECT_TRUE(row.at("step_seconds").is_null()) << row;
+      EXPECT_GT(row.at("speed").get<double>(), 0.0) << row;
+    }
+  }
+
   const ProgramRun without = run_program({"plan", "--device", "cuda"});
   EXPECT_NE(without.code, 0);
   EXPECT_NE(without.err.find("--budget"), std::string::npos) << without.err;
