@@ -111,10 +111,11 @@ def check_plot_program():
 
 
 def check_quick(out):
-    done = quick_run(out, RACED, "--frontier")
+    one_row = ["--frontier", "--rows", "swin_tiny*"]
+    done = quick_run(out, RACED, *one_row)
     assert done.returncode == 0, done.stdout + done.stderr
     whole = json.loads((out / "results.json").read_text())
-    assert whole["failed"] == [] and len(whole["rows"]) == len(FRONTIER_QUICK_ROWS)
+    assert whole["failed"] == [] and len(whole["rows"]) == 1
     for row in whole["rows"]:
         raced = {name for name in RACED if SPLIT.get(name, ("", 0))[1] < row["batch"]} - set(WITHIN)
         assert set(row["contestants"]) == raced and raced & set(SPLIT), row["label"]
@@ -136,8 +137,8 @@ def check_quick(out):
         assert (out / f"frontier-{row['label']}-fp32.svg").stat().st_size > 1000
         assert f"## {row['label']}, fp32" in (out / "table.md").read_text()
     before = (out / "results.jsonl").read_text()
-    done = quick_run(out, RACED, "--frontier")
-    assert done.stderr.count("there already") == len(FRONTIER_QUICK_ROWS), done.stderr
+    done = quick_run(out, RACED, *one_row)
+    assert done.stderr.count("there already") == 1, done.stderr
     assert (out / "results.jsonl").read_text() == before
 
 

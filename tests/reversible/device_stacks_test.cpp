@@ -1,15 +1,15 @@
-// Random stacks on the simulated device: no race, and the gradients of the CPU. PAREPROP_SEED and
-// PAREPROP_CASES choose others.
+// Random stacks on the simulated device: no race, and the gradients of the CPU. See
+// tests/random_cases.h.
 
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <map>
 
 #include "pareprop/ops/compare.h"
 #include "pareprop/ops/device_path.h"
+#include "tests/random_cases.h"
 #include "tests/reversible/random_stack.h"
 #include "tests/simulated_device/simulated_device.h"
 
@@ -19,11 +19,6 @@ namespace {
 using testing::RandomStack;
 using testing::SimulatedDevice;
 using testing::StackProblem;
-
-std::uint64_t variable(const char* name, std::uint64_t otherwise) {
-  const char* text = std::getenv(name);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
 
 std::vector<at::Tensor> on_cpu(std::vector<at::Tensor> tensors) {
   for (at::Tensor& t : tensors) t = t.cpu();
@@ -52,10 +47,10 @@ class Updates : public GradientTaker {
 };
 
 TEST(DeviceStacks, UpdatesInsideTheBackwardPassHaveNoRace) {
-  const auto seed = variable("PAREPROP_SEED", 20240617);
-  const auto cases = variable("PAREPROP_CASES", 2000) / 10;
+  const auto seed = testing::case_seed(20240617);
+  const int cases = testing::case_count(200);
   at::set_num_threads(1);
-  for (std::uint64_t i = 0; i < cases; ++i) {
+  for (int i = 0; i < cases; ++i) {
     RandomStack c(seed + i, i % 8 == 0 ? 13 : 4);
     c.plan.overlap = i % 8 != 1;
     // A second forward pass would be run back with weights that have changed.
@@ -77,12 +72,12 @@ TEST(DeviceStacks, UpdatesInsideTheBackwardPassHaveNoRace) {
 }
 
 TEST(DeviceStacks, RandomStacksHaveNoRaceAndTheGradientsOfTheCpu) {
-  const auto seed = variable("PAREPROP_SEED", 20240617);
-  const auto cases = variable("PAREPROP_CASES", 2000);
+  const auto seed = testing::case_seed(20240617);
+  const int cases = testing::case_count(2000);
   std::cout << "seed " << seed << ", " << cases << " cases\n";
   at::set_num_threads(1);
   int bits_of_cpu = 0, bits_of_device = 0, overlapped = 0;
-  for (std::uint64_t i = 0; i < cases; ++i) {
+  for (int i = 0; i < cases; ++i) {
     RandomStack c(seed + i, i % 8 == 0 ? 13 : 4);
     if (i % 2 == 0) c.plan.overlap = true;  // without it there is one stream, and no race
     if (i % 5 == 0) c = c.coupled(i % 2 == 0 ? Coupling::residual : Coupling::sequential);
@@ -115,10 +110,9 @@ TEST(DeviceStacks, RandomStacksHaveNoRaceAndTheGradientsOfTheCpu) {
   std::cout << overlapped << " overlapped; exact: " << bits_of_cpu << " with the bits of the CPU, "
             << bits_of_device << " in bf16 with those of stored training\n";
   // A third of the cases has exact streams, and a third of these is in bf16.
-  const int all = static_cast<int>(cases);
-  EXPECT_GE(bits_of_cpu, all / 6);
-  EXPECT_GE(bits_of_device, all / 12);
-  EXPECT_GE(overlapped, all / 2);
+  EXPECT_GE(bits_of_cpu, cases / 6);
+  EXPECT_GE(bits_of_device, cases / 12);
+  EXPECT_GE(overlapped, cases / 2);
 }
 
 }  // namespace

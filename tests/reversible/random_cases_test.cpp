@@ -1,12 +1,12 @@
 // Gradients of every parameter and input against ordinary autograd, over random combinations of
 // depth, mode, policies, arithmetic, dropout, extra arguments, shared and frozen parameters,
-// several forwards before a backward, and evaluation in between. PAREPROP_SEED and PAREPROP_CASES
-// choose others.
+// several forwards before a backward, and evaluation in between. See tests/random_cases.h.
+
+#include "tests/random_cases.h"
 
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <cstdlib>
 #include <map>
 #include <set>
 
@@ -58,25 +58,20 @@ class Sums : public GradientTaker {
 using testing::RandomStack;
 using testing::StackProblem;
 
-std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
-  const char* text = std::getenv(name);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
-
 double tolerance(Precision precision) {
   return precision == Precision::fp64 ? 1e-10 : precision == Precision::fp32 ? 1e-5 : 2e-2;
 }
 
 TEST(RandomCases, GradientsEqualThoseOfOrdinaryAutograd) {
-  const auto seed = from_environment("PAREPROP_SEED", 20230615);
-  const auto cases = from_environment("PAREPROP_CASES", 2400);
+  const auto seed = testing::case_seed(20230615);
+  const int cases = testing::case_count(800);
   std::cout << "seed " << seed << ", " << cases << " cases\n";
   const auto executor2 = std::make_shared<TorchCpuLanes>(2, 1);
   const auto executor3 = std::make_shared<TorchCpuLanes>(3, 1);
   IntraOpThreads one(1);
   double worst[3] = {0, 0, 0};
   int exact_cases = 0;
-  for (std::uint64_t i = 0; i < cases; ++i) {
+  for (int i = 0; i < cases; ++i) {
     const RandomStack c(seed + i);
     SCOPED_TRACE("case " + std::to_string(i) + ": " + c.text());
     StackProblem problem(c, c.plan.lanes == 2 ? executor2 : executor3);
@@ -103,14 +98,14 @@ TEST(RandomCases, GradientsEqualThoseOfOrdinaryAutograd) {
 
 // Streams are not recovered but made again: every plan has the bits of stored training.
 TEST(RandomCases, OrdinaryBlocksHaveTheGradientsOfOrdinaryAutograd) {
-  const auto seed = from_environment("PAREPROP_SEED", 20230615);
-  const auto cases = from_environment("PAREPROP_CASES", 1200);
+  const auto seed = testing::case_seed(20230615);
+  const int cases = testing::case_count(400);
   const auto executor2 = std::make_shared<TorchCpuLanes>(2, 1);
   const auto executor3 = std::make_shared<TorchCpuLanes>(3, 1);
   IntraOpThreads one(1);
   double worst = 0.0;
   int same = 0;
-  for (std::uint64_t i = 0; i < cases; ++i) {
+  for (int i = 0; i < cases; ++i) {
     const RandomStack c =
         RandomStack(seed + i).coupled(i % 3 == 0 ? Coupling::sequential : Coupling::residual);
     SCOPED_TRACE("case " + std::to_string(i) + ": " + c.text());
@@ -127,17 +122,17 @@ TEST(RandomCases, OrdinaryBlocksHaveTheGradientsOfOrdinaryAutograd) {
   }
   std::cout << same << " of " << cases << " cases have the bits of ordinary autograd; worst error "
             << worst << "\n";
-  EXPECT_GT(2 * same, static_cast<int>(cases));
+  EXPECT_GT(2 * same, cases);
 }
 
 TEST(RandomCases, GradientsThatAreTakenInTheMiddleHaveTheSameBits) {
-  const auto seed = from_environment("PAREPROP_SEED", 20230615);
-  const auto cases = from_environment("PAREPROP_CASES", 600);
+  const auto seed = testing::case_seed(20230615);
+  const int cases = testing::case_count(200);
   const auto executor2 = std::make_shared<TorchCpuLanes>(2, 1);
   const auto executor3 = std::make_shared<TorchCpuLanes>(3, 1);
   IntraOpThreads one(1);
   int taken = 0;
-  for (std::uint64_t i = 0; i < cases; ++i) {
+  for (int i = 0; i < cases; ++i) {
     RandomStack c(seed + i);
     if (i % 3 == 0) c = c.coupled(Coupling::residual);
     SCOPED_TRACE("case " + std::to_string(i) + ": " + c.text());
@@ -154,7 +149,7 @@ TEST(RandomCases, GradientsThatAreTakenInTheMiddleHaveTheSameBits) {
     }
     ASSERT_TRUE(bit_identical(expected, got));
   }
-  EXPECT_GT(taken, static_cast<int>(cases));
+  EXPECT_GT(taken, cases);
 }
 
 }  // namespace
