@@ -84,6 +84,9 @@ def run_measured(*words, address_space=None, **variables):
         return process.returncode, out.read(), err.read(), usage
 
 
+LITTLE = 1000000 << 10  # bytes of addresses: what the program itself takes, and 200 MiB
+
+
 class WhatCannotBe(unittest.TestCase):
     def test_absurd_numbers_are_refused_within_a_second(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -110,21 +113,21 @@ class WhatCannotBe(unittest.TestCase):
 
     def test_the_largest_batch_is_named(self):
         small = ["trace", "--model", "vit_tiny", "--mode", "stored", "--out", "/dev/null", "--steps", "1"]
-        code, _, err, _ = run_measured(*small, "--batch", "4096", address_space=3000000 << 10)
+        code, _, err, _ = run_measured(*small, "--batch", "4096", address_space=LITTLE)
         self.assertEqual(code, 2, err)
         largest = int(re.search(r"the largest batch for this budget is (\d+)", err)[1])
         self.assertGreater(largest, 1)
-        code, _, err, _ = run_measured(*small, "--batch", str(largest + 1), address_space=3000000 << 10)
+        code, _, err, _ = run_measured(*small, "--batch", str(largest + 1), address_space=LITTLE)
         self.assertEqual(code, 2, err)
 
     def test_a_batch_that_fits_in_parts_only_is_traced_in_parts(self):
         trace = ["trace", "--model", "vit_digits", "--depth", "1", "--steps", "1", "--out", "/dev/null", "--json", "-"]
-        code, _, err, _ = run_measured(*trace, "--mode", "reprop", "--batch", "1000000", address_space=3000000 << 10)
+        code, _, err, _ = run_measured(*trace, "--mode", "reprop", "--batch", "1000000", address_space=LITTLE)
         self.assertEqual(code, 2, err)
         largest = int(re.search(r"the largest batch for this budget is (\d+)", err)[1])
         with tempfile.TemporaryDirectory() as cache:
             code, out, err, _ = run_measured(*trace, "--mode", "auto", "--batch", str(2 * largest),
-                                             address_space=3000000 << 10, XDG_CACHE_HOME=cache)
+                                             address_space=LITTLE, XDG_CACHE_HOME=cache)
         self.assertEqual(code, 0, err)
         self.assertGreater(json.loads(out)["parts"], 1)
 
