@@ -89,7 +89,7 @@ void visit_fields(Config& c, Visit&& visit) {
         c.device);
   visit("precision", "Precision of the branches: fp32, bf16 or fp64", c.precision);
   visit("streams",
-        "Arithmetic of the streams: float, exact (fixed point: the same bits in every mode), or "
+        "Arithmetic of the streams: float, exact (fixed point, recovered bit for bit), or "
         "auto (exact with bf16, else float)",
         c.streams);
   visit("exact", "The same as --streams exact", c.exact);

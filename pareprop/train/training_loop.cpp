@@ -205,6 +205,10 @@ class TrainingLoop {
 
   // Why training ends instead, if it was asked to: the state is saved first then.
   std::optional<TrainEnd> evaluate_now() {
+    // Those of the last step would take memory that the plan has for activations.
+    for (const auto& [name, parameter] : run_.trained.shares.all()) {
+      parameter.mutable_grad().reset();
+    }
     std::optional<AveragedWeights> averaged(std::in_place, run_.trained.average);
     EvaluateOptions options{.workers = config_.workers, .samples = run_.keeper.samples()};
     options.on_batch = [&](std::int64_t done, std::int64_t all) {

@@ -138,6 +138,10 @@ TEST(DryStep, ReversibleModesAreNotFatterThanCheckpointing) {
       const double checkpoint = activations(Mode::checkpoint);
       EXPECT_LE(activations(Mode::reprop), checkpoint) << model << " " << name(precision);
       EXPECT_LE(activations(Mode::pareprop), 1.3 * checkpoint) << model << " " << name(precision);
+      if (model == "mvit_base" && precision == Precision::bf16) {
+        EXPECT_LE(activations(Mode::reprop), 215.0 * (1 << 20));
+        EXPECT_LE(activations(Mode::pareprop), 260.0 * (1 << 20));
+      }
     }
   }
 }

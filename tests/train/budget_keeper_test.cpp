@@ -5,12 +5,14 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <random>
 #include <stdexcept>
 
 #include "pareprop/io/input_file.h"
 #include "pareprop/memory/caching_allocator.h"
 #include "pareprop/train/trainer.h"
 #include "tests/io/temporary_folder.h"
+#include "tests/random_cases.h"
 
 namespace pareprop::train {
 namespace {
@@ -66,6 +68,63 @@ TEST_F(BudgetKeeperTest, RunsKeepTheirBudget) {
   }
   EXPECT_NE(said_.find("plan: at most"), std::string::npos);
   EXPECT_NE(said_.find("stored SSSSSS"), std::string::npos) << said_;
+}
+
+// Totals between the least and what stored training takes, with every optimizer, update and
+// allowance.
+TEST_F(BudgetKeeperTest, RandomTotalsAreKept) {
+  const int cases = pareprop::testing::case_count(5);
+  std::mt19937_64 random(pareprop::testing::case_seed(20261119));
+  const auto below = [&](std::uint64_t bound) {
+    return static_cast<std::int64_t>(random() % bound);
+  };
+  for (int i = 0; i < cases; ++i) {
+    config_ = {};
+    config_.steps = 3;
+    config_.log_every = 1;
+    config_.clip = 0.0;
+    config_.batch = 4 * (1 + below(8));
+    config_.width = 48 * (1 + below(3));
+    config_.depth = {static_cast<int>(2 + below(3))};
+    if (below(4) == 0) {
+      config_.model = "roberta_base";
+      config_.data = "persuasion";
+      config_.vocabulary = 600;
+      config_.seq_len = 32;
+    } else {
+      config_.model = std::vector<std::string>{"vit_cifar", "swin_cifar", "mvit_cifar"}[below(3)];
+      config_.data = "digits";
+    }
+    config_.plain = config_.model == "vit_cifar" && below(3) == 0;
+    config_.precision = below(2) == 0 ? "fp32" : "bf16";
+    config_.optimizer = below(3) == 0 ? "sgd" : "adamw";
+    config_.optimizer_state = std::vector<std::string>{"fp32", "bf16", "8bit"}[below(3)];
+    config_.update = below(2) == 0 ? "after" : "inside";
+    if (config_.update == "after") config_.accumulate = 1 + below(2);
+    if (below(3) == 0) config_.ema = 0.9;
+    if (below(3) == 0) {
+      config_.allow = config_.accumulate > 1 ? "lean-state" : "lean-state,update-inside";
+    }
+    said_ = "case " + std::to_string(i) + ": " + to_json(config_) + "\n";
+    SCOPED_TRACE(said_);
+
+    std::int64_t least = 0, stored = 0;
+    {
+      const TrainingData data = open_data(config_);
+      BudgetKeeper keeper(config_, data, {}, nullptr);
+      keeper.plan_by_shapes([&](plan::JointSearch& search, const plan::JointPlan&) {
+        plan::JointPlan leanest = search.best(0);
+        search.add_figures(leanest);
+        // A run holds a few hundred bytes besides, which are known when it is made.
+        least = leanest.micro.smallest_budget + 1024;
+        stored = search.in_mode(Mode::stored, 0).micro.predicted.total_peak;
+      });
+    }
+    ASSERT_GT(least, 0);
+    config_.budget =
+        std::to_string(least + std::max(stored - least, least / 10) * below(12) / 10) + "B";
+    expect_kept(run(listening()));
+  }
 }
 
 // The run measures steps when its weights and the optimizer's state are there already. That the
