@@ -64,15 +64,19 @@ PictureFiles prepare_folder(const fs::path& folder) {
 }
 
 std::vector<VerifyRow> verify_digits(const DigitsTraining& training) {
-  const auto model = models::make_model(
-      kDigitsModel, {}, {.dtype = stream_dtype(training.precision), .seed = training.seed});
+  const auto model = models::make_model(kDigitsModel, {},
+                                        {.dtype = stream_dtype(training.precision),
+                                         .device = training.device,
+                                         .seed = training.seed});
   constexpr std::int64_t kBatch = 8;
-  return verify(*model,
-                {.plans = {plan_of_a_mixture({.model = kDigitsModel, .overrides = {}},
-                                             {.batch = kBatch, .precision = training.precision})},
-                 .batch = kBatch,
-                 .precision = training.precision,
-                 .seed = training.seed});
+  return verify(*model, {.plans = {plan_of_a_mixture({.model = kDigitsModel, .overrides = {}},
+                                                     {.batch = kBatch,
+                                                      .device = training.device,
+                                                      .precision = training.precision,
+                                                      .optimizer_state = {}})},
+                         .batch = kBatch,
+                         .precision = training.precision,
+                         .seed = training.seed});
 }
 
 DemoReport train_all(DigitsTraining training, Progress& progress) {

@@ -62,10 +62,7 @@ int verify_model(const StepFlags& flags, const Console& console) {
     Progress progress(console.err);
     progress.show("one training step of " + title(flags.network) + " in each mode ...");
     if (std::erase(options.modes, Mode::automatic) > 0) {
-      options.plans.push_back(plan_of_a_mixture(flags.network, {.batch = options.batch,
-                                                                .precision = options.precision,
-                                                                .arithmetic = options.arithmetic,
-                                                                .optimizer_state = {}}));
+      options.plans.push_back(plan_of_a_mixture(flags.network, shape));
     }
     rows = verify(*model, options);
   }

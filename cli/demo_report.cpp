@@ -104,10 +104,15 @@ nlohmann::ordered_json DemoReport::json() const {
                     {"holds", run.gradients.holds}});
     if (!run.gradients.error.empty()) rows.back()["error"] = run.gradients.error;
   }
-  return {{"model", kDigitsModel},    {"steps", training.steps},
-          {"batch", training.batch},  {"precision", name(training.precision)},
-          {"seed", training.seed},    {"loss_difference", loss_difference()},
-          {"same_loss", same_loss()}, {"ok", same_loss() && gradients_hold()},
+  return {{"model", kDigitsModel},
+          {"steps", training.steps},
+          {"batch", training.batch},
+          {"precision", name(training.precision)},
+          {"seed", training.seed},
+          {"device", training.device.str()},
+          {"loss_difference", loss_difference()},
+          {"same_loss", same_loss()},
+          {"ok", same_loss() && gradients_hold()},
           {"rows", std::move(rows)}};
 }
 

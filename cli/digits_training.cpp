@@ -67,6 +67,7 @@ class DigitsRun {
   StepPlan planned() {
     plan::Planner planner = make_planner({.model = kDigitsModel, .overrides = {}},
                                          {.batch = options_.batch,
+                                          .device = options_.device,
                                           .precision = options_.precision,
                                           .arithmetic = model_->options().arithmetic,
                                           .only_activations = true});
@@ -99,8 +100,8 @@ class DigitsRun {
       result_.losses.push_back(outcome.loss);
       if (on_step) on_step(step + 1);
     }
-    drop_gradients(*model_);
     result_.activation_peak = usage_of(*model_, learner_.trained().state_bytes()).activation_peak;
+    drop_gradients(*model_);
     result_.drift = model_->drift().worst;
   }
 

@@ -296,8 +296,6 @@ double fastest_of(const std::function<double()>& once, const std::function<void(
 }
 
 MacsPerSecond measure_macs_per_second(c10::Device device) {
-  // An accelerator needs a larger one to be busy.
-  const std::int64_t side = device.is_cpu() ? 512 : 4096;
   constexpr auto kPause = std::chrono::milliseconds(60);
   static std::mutex mutex;
   static std::map<std::pair<std::string, int>, double> known;  // by device and threads
@@ -305,13 +303,24 @@ MacsPerSecond measure_macs_per_second(c10::Device device) {
   double& macs = known[{device.str(), at::get_num_threads()}];
   if (macs > 0.0) return {macs};
   c10::AutoGradMode no_graph(false);
-  const at::Tensor a = at::ones({side, side}, at::device(device));
-  at::mm(a, a);
+  at::Tensor a;
   const auto product = [&] {
-    const Moment begin(a.device());
+    const Moment begin(device);
     at::mm(a, a);
-    return Moment(a.device()).ms_since(begin) / 1e3;
+    return Moment(device).ms_since(begin) / 1e3;
   };
+  const auto make = [&](std::int64_t side) {
+    a = at::ones({side, side}, at::device(device));
+    at::mm(a, a);
+  };
+  std::int64_t side = 512;
+  make(side);
+  if (!device.is_cpu()) {
+    // Large enough to fill the device, and not to be hidden by its launch.
+    constexpr std::int64_t kLargest = 8192;
+    constexpr double kLong = 1e-3;
+    while (side < kLargest && product() < kLong) make(side *= 2);
+  }
   const double least = fastest_of(product, [&] { std::this_thread::sleep_for(kPause); });
   macs = static_cast<double>(side * side * side) / least;
   return {macs};

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <type_traits>
 #include <utility>
 
 #include "pareprop/graph/schedule.h"
@@ -16,6 +17,9 @@ namespace pareprop {
 
 template <typename Used>
 void StackCall::done_with(Used used, int owner) {
+  if constexpr (std::is_same_v<Used, at::Tensor>) {
+    if (!used.defined()) return;
+  }
   if (on_streams()) executor_->hand_back(std::make_shared<const Used>(std::move(used)), owner);
 }
 
@@ -186,10 +190,10 @@ void StackCall::join_recovered(int k, const at::Tensor& f, bool output_skipped) 
 
 // In one stream the value above is made again from the one that the branch read.
 void StackCall::run_again(int k, const at::Tensor& f, bool output_skipped) {
-  at::Tensor read = std::exchange(live_[input(k)], at::Tensor());
+  // The tape has it too, until its gradient is done.
+  const at::Tensor read = std::exchange(live_[input(k)], at::Tensor());
   if (!output_skipped) probe_->compare(k, f);
   if (!keep_.tape_only(k)) live_[output(k)] = joined(read, f, read.scalar_type());
-  done_with(std::move(read));
 }
 
 void StackCall::gradient(int k, bool keep) {
@@ -229,7 +233,6 @@ void StackCall::weight_gradient(int k) {
   if (on_streams()) {  // what they hold is let go on the way
     done_with(deferred_[at], fixed_lane(k, ahead()));
     done_with(std::move(borrowed_[at]));
-    done_with(all);
   }
   for (auto& [parameter, gradient] : deferred_[at].run()) {
     const auto& ids = branch_slots_[at];

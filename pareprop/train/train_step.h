@@ -62,7 +62,8 @@ class HalfTakenStep : public Failure {
 // With `inside` there is one micro-step, and its backward pass steps the optimizer. Clipping needs
 // the norm of all gradients before the first weight changes, so the backward pass runs twice then:
 // a first time for the norm, which also sees to it that no step is half taken because of a gradient
-// that is not finite. Throws HalfTakenStep where something fails in the middle.
+// that is not finite. On an accelerator the one transfer is between the two. Throws HalfTakenStep
+// where something fails in the middle.
 StepOutcome run_step(const StepParts& parts, const StepOptions& options, BatchFeed& batches,
                      double learning_rate, bool wants_stop);
 

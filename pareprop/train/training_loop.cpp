@@ -8,6 +8,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -68,7 +69,7 @@ class TrainingLoop {
       end = stop && !schedule_.is_last(step_) ? stop : evaluate_if_due();
       if (saved_ < step_ && (end || schedule_.is_last(step_))) save();
     }
-    return finish(end.value_or(TrainEnd::finished));
+    return or_name_checkpoint([&] { return finish(end.value_or(TrainEnd::finished)); });
   }
 
  private:
@@ -83,8 +84,7 @@ class TrainingLoop {
                                        ". " + half_taken());
     } catch (const c10::Error& error) {
       save_before_failing();
-      throw Failure(fault_of(error), "after step " + std::to_string(step_) + ": " +
-                                         explained(error) + "; " + last_checkpoint());
+      throw failure(error);
     } catch (...) {
       save_before_failing();
       throw;
@@ -104,13 +104,28 @@ class TrainingLoop {
   void save_before_failing() {
     if (!run_.trained.shares.holds_all()) return;
     try {
-      if (step_ > 0) save();
+      if (step_ > 0) write_state();
     } catch (const c10::AcceleratorError&) {
       // A lost device does not give the weights back: last_checkpoint() says what there is.
     } catch (const std::exception& error) {
       say(std::string("the state after step ") + std::to_string(step_) +
           " could not be saved: " + error.what());
     }
+  }
+
+  // A device may be lost while it gives back what is written.
+  template <typename Action>
+  std::invoke_result_t<Action> or_name_checkpoint(Action&& action) {
+    try {
+      return action();
+    } catch (const c10::AcceleratorError& error) {
+      throw failure(error);
+    }
+  }
+
+  Failure failure(const c10::Error& error) const {
+    return {fault_of(error), "after step " + std::to_string(step_) + ": " + explained(error) +
+                                 "; " + last_checkpoint()};
   }
 
   std::string last_checkpoint() const {
@@ -251,6 +266,10 @@ class TrainingLoop {
   }
 
   void save() {
+    or_name_checkpoint([&] { write_state(); });
+  }
+
+  void write_state() {
     writer_.save(run_.trained, {.step = step_,
                                 .data_position = step_ * config_.accumulate,
                                 .seed = config_.seed,

@@ -1,13 +1,18 @@
 // What the program says of a device that is not there, lacks something, or is lost on the way: one
 // line, an exit code, and a run that goes on from its last checkpoint.
 
+#include <ATen/ops/zeros.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <sstream>
 
+#include "pareprop/device/choose_device.h"
 #include "tests/cli/run_program.h"
 #include "tests/cli/scratch_folder.h"
+#include "tests/data/images/image_files.h"
 #include "tests/io/temporary_folder.h"
 #include "tests/simulated_device/simulated_device.h"
 
@@ -48,6 +53,7 @@ std::vector<std::string> verify(std::vector<std::string> more) {
   return more;
 }
 
+// Batches that make an evaluation short.
 std::vector<std::string> train(const std::string& out, std::vector<std::string> more = {}) {
   more.insert(more.begin(), {"train",
                              "--data",
@@ -57,7 +63,7 @@ std::vector<std::string> train(const std::string& out, std::vector<std::string> 
                              "--depth",
                              "2",
                              "--batch",
-                             "4",
+                             "16",
                              "--steps",
                              "4",
                              "--mode",
@@ -86,6 +92,44 @@ TEST(DeviceFaults, NoDeviceIsSaidByEveryCommandThatComputes) {
   }
   expect_says(run_program(train(folder / "run")), {"--device: no simulated device was found"});
   EXPECT_FALSE(std::filesystem::exists(folder / "run"));
+  expect_says(run_program({"plan", "--device", "simulated"}),
+              {"--budget: expected a number of bytes", "this machine has no simulated"});
+}
+
+TEST(DeviceFaults, ARunOfADeviceThatIsGoneIsUsedOnTheCpu) {
+  const ScratchFolder folder;
+  const std::string out = folder / "run", image = folder / "digit.png";
+  ASSERT_EQ(run_program(train(out)).code, 0);
+  io::testing::put(image, data::testing::png_bytes(data::testing::slope(8, 8, 1)));
+  const FaultScope none({.no_device = true});
+  const std::vector<std::vector<std::string>> commands{{"eval", "--run", out},
+                                                       {"predict", "--run", out, image}};
+  for (std::vector<std::string> command : commands) {
+    SCOPED_TRACE(command.front());
+    EXPECT_EQ(run_program(command).code, 0);  // --device auto
+    command.insert(command.end(), {"--device", "simulated"});
+    expect_says(run_program(command), {"--device: no simulated device was found", "use cpu"});
+  }
+  // The run was told to be on the device, and goes on where it is told to.
+  expect_says(run_program(train(out, {"--resume", "auto"})),
+              {"--device: no simulated device was found"});
+  auto more = train(out, {"--resume", "auto", "--steps", "5"});
+  *(std::find(more.begin(), more.end(), "--device") + 1) = "cpu";
+  EXPECT_EQ(run_program(more).code, 0);
+}
+
+TEST(DeviceFaults, ANumberThatIsTooHighIsSaidByEveryCommandThatComputes) {
+  const ScratchFolder folder;
+  const std::vector<std::string> parts{"--device: this machine has 2 of them, got 'simulated:2'",
+                                       "expected simulated:0 to simulated:1"};
+  for (const char* command : {"verify", "bench", "trace", "demo", "doctor"}) {
+    SCOPED_TRACE(command);
+    expect_says(run_program({command, "--device", "simulated:2"}), parts);
+  }
+  auto arguments = train(folder / "run");
+  *std::find(arguments.begin(), arguments.end(), "simulated") = "simulated:2";
+  expect_says(run_program(arguments), parts);
+  EXPECT_FALSE(std::filesystem::exists(folder / "run"));
 }
 
 TEST(DeviceFaults, WhyTorchFindsNoDeviceIsQuoted) {
@@ -98,8 +142,14 @@ TEST(DeviceFaults, WhyTorchFindsNoDeviceIsQuoted) {
 }
 
 TEST(DeviceFaults, ATorchOrAMachineWithoutCudaIsSaid) {
+  const bool built = c10::impl::hasDeviceGuardImpl(c10::kCUDA);
   const ProgramRun run = run_program(verify({"--device", "cuda:99"}));
-  expect_says(run, {"--device: ", "cuda"});
+  if (built && is_present(c10::kCUDA)) {
+    return expect_says(run, {"--device: this machine has ", "got 'cuda:99'", "expected cuda:0"});
+  }
+  expect_says(run, built ? std::vector<std::string>{"--device: no cuda device was found", "use cpu"}
+                         : std::vector<std::string>{"--device: this torch was built without cuda",
+                                                    "build with TORCH=cuda", "or use cpu"});
 }
 
 TEST(DeviceFaults, BfloatThatTheDeviceLacksIsSaid) {
@@ -121,6 +171,37 @@ std::int64_t launches_of(const std::vector<std::string>& arguments) {
   SimulatedDevice::reset_counts();
   EXPECT_EQ(run_program(arguments).code, 0);
   return SimulatedDevice::counts().launches;
+}
+
+// Also after a plan that fitted, and in the first step.
+TEST(DeviceFaults, MemoryThatOthersTookBeforeThereIsACheckpointIsSaid) {
+  const ScratchFolder folder;
+  const std::vector<std::string> parts{"out of memory: ", "0 bytes are free",
+                                       "stop other programs that use this memory",
+                                       "smaller --batch, a smaller --budget, --mode reprop"};
+  const std::vector<std::string> planned{"--budget", "1GiB", "--mode", "auto"};
+  const auto after = [&](std::int64_t launches) {
+    SimulatedDevice::finish();
+    SimulatedDevice::empty_cache();
+    return FaultScope({.memory_taken_after = launches});
+  };
+  int in_a_step = 0;
+  for (const std::int64_t launches : {0, 60, 150, 200, 250}) {
+    SCOPED_TRACE("after " + std::to_string(launches) + " launches");
+    const FaultScope taken = after(launches);
+    const std::string out = folder / ("run-" + std::to_string(launches));
+    const ProgramRun run = run_program(train(out, planned));
+    expect_says(run, parts);
+    in_a_step += run.err.find("after step 0: ") == std::string::npos ? 0 : 1;
+    EXPECT_FALSE(std::filesystem::exists(out + "/checkpoints"));
+  }
+  EXPECT_GE(in_a_step, 1);
+  // What a plan finds taken already does not fit.
+  const FaultScope taken = after(0);
+  at::zeros({1}, at::device(SimulatedDevice::device()));
+  expect_says(run_program(train(folder / "none")),
+              {"not enough memory (limited by the memory of simulated:0)", " does not fit in ",
+               "the smallest budget for this batch is "});
 }
 
 // Between the plan and the first step, and where an evaluation needs other tensors than a step.
@@ -163,11 +244,17 @@ TEST(DeviceFaults, ALostDeviceLeavesTheLastCheckpoint) {
     const std::string out = folder / ("run-" + std::to_string(place));
     {
       const FaultScope lost({.lost_after = after});
-      expect_says(run_program(train(out)), {"the device failed: simulated error: unspecified"});
+      const ProgramRun run = run_program(train(out));
+      expect_says(run, {"the device failed: simulated error: unspecified"});
+      if (std::filesystem::exists(out + "/checkpoints")) {
+        expect_says(run, {"the last checkpoint is that of step", "--resume auto goes on from it"});
+      }
     }
     if (!std::filesystem::exists(out + "/checkpoints")) continue;
     ++resumed;
-    ASSERT_EQ(run_program(train(out, {"--resume", "auto"})).code, 0);
+    SimulatedDevice::finish();  // it was reset
+    const ProgramRun again = run_program(train(out, {"--resume", "auto"}));
+    ASSERT_EQ(again.code, 0) << again.err;
     EXPECT_EQ(io::testing::content(out + "/model.safetensors"),
               io::testing::content(folder / "whole/model.safetensors"));
   }

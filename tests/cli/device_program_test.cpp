@@ -3,10 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <sstream>
 
+#include "cli/auto_plan.h"
 #include "pareprop/graph/policy.h"
+#include "pareprop/sweep/verify.h"
 #include "tests/cli/run_program.h"
 #include "tests/cli/scratch_folder.h"
+#include "tests/data/images/image_files.h"
 #include "tests/io/temporary_folder.h"
 #include "tests/simulated_device/simulated_device.h"
 
@@ -77,6 +81,141 @@ TEST(DeviceProgram, AStepReadsFromTheDeviceOnce) {
   };
   // What is read besides steps (evaluation, weights) is the same in both.
   EXPECT_EQ(reads("9") - reads("5"), 4);
+}
+
+constexpr int kMixed =
+    32;  // a batch whose plan for the device recovers a block, and for the CPU none
+
+// Gradients of a step as `verify` compares them: on the device, with a plan for `planned`.
+VerifyRow row_of_a_mixture(c10::Device planned) {
+  const c10::Device device = SimulatedDevice::device();
+  const StepPlan plan =
+      plan_of_a_mixture({.model = "vit_digits", .overrides = {}},
+                        {.batch = kMixed, .device = planned, .optimizer_state = {}});
+  const auto model = models::make_model("vit_digits", {}, {.device = device});
+  return verify(*model, {.modes = {}, .plans = {plan}, .batch = kMixed}).front();
+}
+
+nlohmann::json row_of(const nlohmann::json& told, const std::string& mode) {
+  for (const auto& row : told.at("rows")) {
+    if (row.at("mode").get<std::string>() == mode) return row;
+  }
+  return {};
+}
+
+TEST(DeviceProgram, VerifyPlansForTheDevice) {
+  const VerifyRow planned_here = row_of_a_mixture(SimulatedDevice::device());
+  // Else nobody could tell the two plans apart.
+  ASSERT_NE(row_of_a_mixture(at::kCPU).drift, planned_here.drift);
+
+  const ProgramRun run =
+      run_program({"verify", "--model", "vit_digits", "--modes", "auto", "--batch",
+                   std::to_string(kMixed), "--device", "simulated", "--json", "-"});
+  ASSERT_EQ(run.code, 0) << without_backtrace(run);
+  const auto row = row_of(nlohmann::json::parse(run.out), "auto");
+  EXPECT_EQ(row.at("drift").get<double>(), planned_here.drift);
+  EXPECT_EQ(row.at("max_rel_error").get<double>(), planned_here.max_rel_error);
+}
+
+TEST(DeviceProgram, DemoComparesAndPlansOnTheDevice) {
+  const ProgramRun verified = run_program(
+      {"verify", "--model", "vit_digits", "--batch", "8", "--device", "simulated", "--json", "-"});
+  ASSERT_EQ(verified.code, 0) << without_backtrace(verified);
+  const auto gradients = nlohmann::json::parse(verified.out);
+
+  const ProgramRun demo = run_program(
+      {"demo", "--steps", "3", "--batch", "16", "--device", "simulated", "--json", "-"});
+  ASSERT_EQ(demo.code, 0) << without_backtrace(demo);
+  const auto told = nlohmann::json::parse(demo.out);
+  EXPECT_EQ(told.value("device", ""), "simulated:0");
+  EXPECT_TRUE(told.at("same_loss").get<bool>());
+  for (const auto& row : told.at("rows")) {
+    const auto mode = row.at("mode").get<std::string>();
+    EXPECT_EQ(row.at("max_rel_error"), row_of(gradients, mode).at("max_rel_error")) << mode;
+  }
+  // Planned for half of what mode stored needed.
+  const auto peak = [&](const char* mode) {
+    return row_of(told, mode).at("activation_peak_bytes").get<std::int64_t>();
+  };
+  EXPECT_LE(peak("auto"), peak("stored") / 2);
+  EXPECT_GT(peak("auto"), peak("reprop"));
+}
+
+TEST(DeviceProgram, PredictsAsOnTheCpu) {
+  const ScratchFolder folder;
+  const std::string out = folder / "run", image = folder / "digit.png";
+  ASSERT_EQ(run_program(small_train(out, "simulated")).code, 0);
+  io::testing::put(image, data::testing::png_bytes(data::testing::slope(8, 8, 1)));
+  const auto guesses = [&](const std::string& device) {
+    const ProgramRun run = run_program(
+        {"predict", "--run", out, "--device", device, "--top", "10", "--json", "-", image});
+    EXPECT_EQ(run.code, 0) << without_backtrace(run);
+    return nlohmann::json::parse(run.out).at("rows").at(0).at("guesses");
+  };
+  SimulatedDevice::reset_counts();
+  const auto there = guesses("simulated:1");
+  EXPECT_GT(SimulatedDevice::counts().launches, 0);
+  SimulatedDevice::reset_counts();
+  const auto here = guesses("cpu");
+  EXPECT_EQ(SimulatedDevice::counts().launches, 0);
+  ASSERT_EQ(there.size(), here.size());
+  for (std::size_t i = 0; i < here.size(); ++i) {
+    EXPECT_EQ(there[i].at("name"), here[i].at("name"));
+    EXPECT_NEAR(there[i].at("probability").get<double>(), here[i].at("probability").get<double>(),
+                1e-5);
+  }
+}
+
+// Between what storing everything takes and what the leanest way takes: some of both is kept.
+TEST(DeviceProgram, TrainingAndBenchKeepToABudgetAsPlanned) {
+  const ScratchFolder folder;
+  const std::vector<std::string> step = {"--model", "vit_digits", "--batch",
+                                         "16",      "--device",   "simulated"};
+  const auto with = [&](std::vector<std::string> command, std::vector<std::string> more) {
+    command.insert(command.end(), step.begin(), step.end());
+    command.insert(command.end(), more.begin(), more.end());
+    const ProgramRun run = run_program(command);
+    EXPECT_EQ(run.code, 0) << without_backtrace(run);
+    return run.out;
+  };
+  const auto plan_for = [&](std::int64_t bytes) {
+    return nlohmann::json::parse(
+        with({"plan"}, {"--budget", std::to_string(bytes) + "B", "--json", "-"}));
+  };
+  const auto all = plan_for(std::int64_t{1} << 30);
+  EXPECT_TRUE(all.at("fits").get<bool>());
+  const auto most = all.at("predicted_peak_bytes").get<std::int64_t>(),
+             least = all.at("smallest_budget_bytes").get<std::int64_t>();
+  const std::int64_t budget = least + (most - least) / 2;
+  const auto planned = plan_for(budget);
+  EXPECT_LE(planned.at("predicted_peak_bytes").get<std::int64_t>(), budget);
+
+  const std::string text = std::to_string(budget) + "B", out = folder / "run";
+  with({"train"},
+       {"--data", "digits", "--steps", "3", "--log-every", "1", "--budget", text, "--out", out});
+  std::istringstream lines(io::testing::content(out + "/metrics.jsonl"));
+  int steps = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const auto record = nlohmann::json::parse(line);
+    if (!record.contains("peak_bytes")) continue;
+    ++steps;
+    const auto peak = record.at("peak_bytes").get<double>(),
+               predicted = record.at("predicted_peak_bytes").get<double>();
+    EXPECT_LE(peak, static_cast<double>(budget));
+    EXPECT_NEAR(peak / predicted, 1.0, 0.05);
+  }
+  EXPECT_EQ(steps, 3);
+
+  // Without the optimizer's state, which bench does not have.
+  const auto bench =
+      nlohmann::json::parse(with({"bench"}, {"--modes", "stored,reprop", "--rounds", "1", "--steps",
+                                             "1", "--budget", text, "--json", "-"}));
+  const auto row = row_of(bench, "auto");
+  EXPECT_TRUE(row.at("fits").get<bool>());
+  EXPECT_EQ(row.at("budget_bytes").get<std::int64_t>(), budget);
+  EXPECT_LE(row.at("peak_bytes").get<std::int64_t>(), budget);
+  EXPECT_NEAR(row.at("peak_bytes").get<double>() / row.at("predicted_peak_bytes").get<double>(),
+              1.0, 0.05);
 }
 
 TEST(DeviceProgram, TracesBenchesAndPlans) {

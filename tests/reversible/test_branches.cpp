@@ -23,6 +23,10 @@ at::Tensor project(const BranchShape& shape, const at::Tensor& x, const at::Tens
   return shape.plain_linear ? at::linear(x, w, b) : linear(x, w, b, output_needed);
 }
 
+// Where softmax is computed is said: torch's autocast leaves it in bf16 on the CPU, and has it in
+// float32 on accelerators.
+at::ScalarType wide(at::ScalarType type) { return type == at::kDouble ? at::kDouble : at::kFloat; }
+
 at::Tensor finish(const torch::nn::Module& module, const BranchShape& shape, at::Tensor y) {
   if (!module.is_training()) return y;
   return drop_path(dropout(y, shape.dropout), shape.drop_path);
@@ -62,7 +66,7 @@ at::Tensor TestAttention::forward(const at::Tensor& x, const BranchCall& call) {
     const at::Tensor mask = call.extras[1].reshape({batch, 1, 1, tokens});
     scores = scores.masked_fill(mask.logical_not(), -1e4);
   }
-  at::Tensor p = at::softmax(scores, -1);
+  at::Tensor p = at::softmax(scores, -1, wide(scores.scalar_type()));
   if (is_training()) p = dropout(p, shape_.dropout);
   const at::Tensor y =
       at::matmul(p.to(qkv[2].scalar_type()), qkv[2]).transpose(1, 2).reshape({batch, tokens, c});

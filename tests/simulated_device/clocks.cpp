@@ -59,4 +59,11 @@ void History::free() {
   for (Access& access : accesses_) access.former = true;
 }
 
+const Access* History::after(const VectorClock& now) const {
+  const auto found = std::find_if(accesses_.begin(), accesses_.end(), [&](const Access& access) {
+    return access.time > now[access.actor];
+  });
+  return found == accesses_.end() ? nullptr : &*found;
+}
+
 }  // namespace pareprop::testing

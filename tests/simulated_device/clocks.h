@@ -50,6 +50,8 @@ class History {
   std::optional<std::string> add(Access access, const VectorClock& now);
   // The tensor is freed: from now on every use conflicts with those that there were.
   void free();
+  // A use that `now` does not come after. Null: none.
+  const Access* after(const VectorClock& now) const;
 
  private:
   std::vector<Access> accesses_;

@@ -125,10 +125,12 @@ std::uint64_t Machine::launch(int actor, const c10::FunctionSchema* schema) {
 void Machine::use(History& history, Access access) {
   const std::lock_guard lock(mutex);
   const VectorClock& now = clocks[at(access.actor)];
-  const auto race = history.add(std::move(access), now);
-  if (!race) return;
-  if (collected == nullptr) throw Race(*race);
-  collected->push_back(*race);
+  if (const auto race = history.add(std::move(access), now)) report(*race);
+}
+
+void Machine::report(const std::string& race) {
+  if (collected == nullptr) throw Race(race);
+  collected->push_back(race);
 }
 
 void Machine::order(int before, int after) {

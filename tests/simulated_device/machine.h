@@ -61,6 +61,8 @@ class Machine {
   void expect_bfloat16(const c10::FunctionSchema& schema) const;
   // Uses memory at that time; throws or collects a Race.
   void use(History& history, Access access);
+  // REQUIRES: mutex is held. Throws or collects it.
+  void report(const std::string& race);
   // `after` is ordered after all that `before` was given until now.
   void order(int before, int after);
 

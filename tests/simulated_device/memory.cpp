@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <string>
+#include <utility>
 
 #include "tests/simulated_device/machine.h"
 
@@ -44,10 +46,10 @@ class Pools {
     collect_recorded();
     const std::size_t bytes = block_bytes(requested);
     auto& free = free_[{actor, bytes}];
-    Block* block = nullptr;
+    Block* block = free.empty() ? nullptr : free.back();
+    expect_order(actor, block, requested);
     SimulatedDevice::Memory& memory = memory_[at(actor / SimulatedDevice::kStreams)];
-    if (!free.empty()) {
-      block = free.back();
+    if (block != nullptr) {
       free.pop_back();
     } else {
       expect_free(bytes);
@@ -120,6 +122,7 @@ class Pools {
     const std::lock_guard lock(Machine::get().mutex);
     collect_recorded();
     for (memory::DevicePools& pools : as_cuda_) pools.empty_cache();
+    early_.clear();
     for (auto& [key, blocks] : free_) {
       for (const Block* block : blocks) {
         memory_[at(block->actor / SimulatedDevice::kStreams)].reserved -=
@@ -144,7 +147,37 @@ class Pools {
     std::vector<std::pair<int, std::uint64_t>> until;
   };
 
+  // What operators that the stream starts now come after.
+  static VectorClock now(int actor) {
+    const Machine& machine = Machine::get();
+    VectorClock clock = machine.clocks[at(actor)];
+    clock.join(machine.host);
+    return clock;
+  }
+
+  // The tensor that the stream makes now may get all memory that its tensors gave back, whatever
+  // their sizes. Of the block that it does get, its first use tells.
+  void expect_order(int actor, const Block* given, std::size_t bytes) {
+    std::vector<Block*>& early = early_[actor];
+    if (early.empty()) return;
+    const VectorClock clock = now(actor);
+    std::erase_if(early, [&](const Block* block) {
+      return block == given || block->history.after(clock) == nullptr;
+    });
+    for (const Block* block : std::exchange(early, {})) {
+      const Access& use = *block->history.after(clock);
+      Machine::get().report("race: a tensor of " + std::to_string(bytes) + " bytes on stream " +
+                            std::to_string(actor % SimulatedDevice::kStreams) +
+                            " of simulated:" + std::to_string(actor / SimulatedDevice::kStreams) +
+                            " may get memory that " + use.text() +
+                            (use.write ? " wrote" : " read") +
+                            " for a tensor of that stream that is freed since, and no event "
+                            "orders the one after the other");
+    }
+  }
+
   void free(Block* block) {
+    if (block->history.after(now(block->actor)) != nullptr) early_[block->actor].push_back(block);
     as_cuda_[at(block->actor / SimulatedDevice::kStreams)].give_back(block->piece);
     free_[{block->actor, block->bytes}].push_back(block);
   }
@@ -165,6 +198,8 @@ class Pools {
 
   // All guarded by the machine's mutex.
   std::map<std::pair<int, std::size_t>, std::vector<Block*>> free_;  // by stream and size
+  // By stream: blocks that are free although the stream is not ordered after all their uses.
+  std::map<int, std::vector<Block*>> early_;
   std::vector<Waiting> waiting_;
   std::array<SimulatedDevice::Memory, SimulatedDevice::kDevices> memory_;
   std::array<memory::DevicePools, SimulatedDevice::kDevices> as_cuda_;

@@ -124,6 +124,28 @@ TEST_F(RacesTest, ReuseMustComeAfterAllUsesOfTheFormerTensor) {
   }
 }
 
+TEST_F(RacesTest, ATensorOfAnotherSizeMayGetTheMemoryToo) {
+  on(a_, [&] { t_ = make(); });
+  wait(b_, a_);
+  on(b_, [&] { t_.mul(2.0); });
+  const auto options = t_.options();
+  t_.reset();
+  const auto make_large = [&] { return race_of([&] { at::zeros({1000}, options); }); };
+  on(b_, [&] { EXPECT_EQ(make_large(), ""); });  // of its own pool
+  on(a_, [&] {
+    EXPECT_THAT(make_large(), AllOf(HasSubstr("may get memory"), HasSubstr("aten::mul.out"),
+                                    HasSubstr("for a tensor of that stream that is freed since")));
+    EXPECT_EQ(make_large(), "") << "it is told once";
+  });
+  SimulatedDevice::finish();
+  on(a_, [&] { t_ = make(); });
+  wait(b_, a_);
+  on(b_, [&] { t_.mul(2.0); });
+  t_.reset();
+  wait(a_, b_);
+  on(a_, [&] { EXPECT_EQ(make_large(), ""); });
+}
+
 TEST_F(RacesTest, RecordedMemoryWaitsForTheHost) {
   const void* memory = nullptr;
   on(a_, [&] { t_ = make(); });

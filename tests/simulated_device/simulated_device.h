@@ -33,7 +33,9 @@ namespace pareprop::testing {
 //   - a read that is not ordered after the last write;
 //   - a write that is not ordered after the last write and all reads since;
 //   - any use of memory that the allocator has given to a new tensor, which is not ordered after
-//     all uses of the one that had it before.
+//     all uses of the one that had it before;
+//   - a new tensor of a stream that is not ordered after all uses of tensors that the stream has
+//     freed: another allocator might give it their memory, whatever their sizes.
 // What an operator reads and writes is what its schema says. The bytes of a tensor are those from
 // its first to its last element, so columns that different streams write count as the same bytes.
 //

@@ -63,14 +63,25 @@ TEST(DeviceReads, AreNoneInForwardAndBackward) {
   });
 }
 
+void expect_one_read(DeviceSteps& steps, const DeviceSteps::Way& way) {
+  steps.run(way);
+  SimulatedDevice::reset_counts();
+  EXPECT_EQ(steps.run(way).not_finite, "");
+  EXPECT_EQ(SimulatedDevice::counts().host_reads, 1);
+  EXPECT_EQ(SimulatedDevice::counts().host_waits, 0);
+}
+
 TEST(DeviceReads, OfAWholeStepAreOne) {
-  for_every_training([](DeviceSteps& steps) {
-    steps.run();
-    SimulatedDevice::reset_counts();
-    EXPECT_EQ(steps.run().not_finite, "");
-    EXPECT_EQ(SimulatedDevice::counts().host_reads, 1);
-    EXPECT_EQ(SimulatedDevice::counts().host_waits, 0);
-  });
+  for_every_training([](DeviceSteps& steps) { expect_one_read(steps, {}); });
+}
+
+TEST(DeviceReads, OfAStepWithUpdatesInsideAreOne) {
+  DeviceSteps steps(families()[0].name, families()[0].overrides, /*batch=*/2);
+  for (const Mode mode : preset_modes()) {
+    SCOPED_TRACE(name(mode));
+    steps.model().set_mode(mode);
+    for (const double clip : {0.0, 0.1}) expect_one_read(steps, {.clip = clip, .inside = true});
+  }
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "pareprop/models/named_tensors.h"
 #include "pareprop/models/registry.h"
@@ -39,10 +40,17 @@ class DeviceSteps {
 
   models::Model& model() { return *model_; }
 
-  StepOutcome run() {
-    constexpr double kRate = 1e-4, kClip = 0.1;
-    return run_step({*model_, optimizer_, &average_, buckets_, shares_},
-                    {.batch = batch_, .clip = kClip}, feed_, kRate, /*wants_stop=*/false);
+  struct Way {
+    double clip = 0.1;
+    bool inside = false;  // the optimizer steps inside the backward pass
+  };
+  StepOutcome run() { return run({}); }
+  StepOutcome run(const Way& way) {
+    constexpr double kRate = 1e-4;
+    if (way.inside && !inside_) inside_.emplace(*model_, optimizer_, shares_);
+    return run_step({*model_, optimizer_, &average_, buckets_, shares_, nullptr,
+                     way.inside ? &*inside_ : nullptr},
+                    {.batch = batch_, .clip = way.clip}, feed_, kRate, /*wants_stop=*/false);
   }
 
  private:
@@ -53,6 +61,7 @@ class DeviceSteps {
   const std::unique_ptr<distributed::ProcessGroup> group_ = distributed::make_process_group({});
   distributed::Shares shares_{models::trained_parameters(*model_), *group_};
   distributed::GradientBuckets buckets_{*model_, shares_};
+  std::optional<InsideUpdates> inside_;  // from the first step on that is so
   data::Prefetcher batches_;
   BatchFeed feed_{batches_, *model_};
 };
