@@ -1,22 +1,24 @@
 """Weights of Hugging Face transformers and timm, saved by their own tools with random numbers: `pareprop eval` gives
-their scores, and what `pareprop export` writes loads there again and gives the same."""
+their scores, and what `pareprop export` writes loads there again and gives the same. Networks are narrower and
+shallower than those that their names stand for; PAREPROP_PYTHON_CASES=2 or more takes them as they are."""
 
 import importlib.abc
 import importlib.machinery
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import types
 import unittest
 from pathlib import Path
 
+from program_session import Session
+
 import torch
 from safetensors.torch import load_file, save_file
 
-PROGRAM = sys.argv.pop(1)
-ENVIRONMENT = {**os.environ, "GOMP_SPINCOUNT": "2000"}
+SESSION = Session(sys.argv.pop(1))
+WHOLE = int(os.environ.get("PAREPROP_PYTHON_CASES", "1")) > 1
 SCORES = 1e-4  # relative to the largest score
 
 try:
@@ -95,9 +97,17 @@ def shaken(model, seed=1):
     return model.eval()
 
 
-def run(command, *arguments, seconds=300):
-    return subprocess.run([PROGRAM, command, *map(str, arguments)], env=ENVIRONMENT, capture_output=True, text=True,
-                          timeout=seconds)
+def unless_whole(**sizes):
+    return {} if WHOLE else sizes
+
+
+def encoder(heads=12):
+    """Smaller sizes for transformers, with the same width for each head of a block."""
+    return unless_whole(hidden_size=8 * heads, intermediate_size=32 * heads)
+
+
+def setUpModule():
+    unittest.addModuleCleanup(SESSION.end)
 
 
 class Exchange(unittest.TestCase):
@@ -107,12 +117,12 @@ class Exchange(unittest.TestCase):
         self.folder = Path(temporary.name)
 
     def succeeds(self, command, *arguments):
-        done = run(command, *arguments)
+        done = SESSION.run(command, *arguments)
         self.assertEqual(done.returncode, 0, done.stderr)
         return done
 
     def refused(self, command, *arguments):
-        done = run(command, *arguments)
+        done = SESSION.run(command, *arguments)
         self.assertEqual(done.returncode, 2, done.stderr + done.stdout)
         return done.stderr
 
@@ -150,8 +160,8 @@ class Exchange(unittest.TestCase):
 class HuggingFace(Exchange):
     def test_vit_base(self):
         labels = {i: f"kind {i}" for i in range(7)}
-        again = self.image_case(ViTForImageClassification(ViTConfig(num_hidden_layers=3, id2label=labels)), 224,
-                                "ViT-B, 3 blocks")
+        again = self.image_case(ViTForImageClassification(ViTConfig(num_hidden_layers=3, id2label=labels, **encoder())),
+                                224, "ViT-B, 3 blocks")
         self.assertEqual(again.config.id2label, labels)
         processor = json.loads((self.folder / "exported" / "preprocessor_config.json").read_text())
         self.assertEqual(processor["image_mean"], [0.5, 0.5, 0.5])
@@ -164,7 +174,7 @@ class HuggingFace(Exchange):
         self.image_case(ViTForImageClassification(config), 40, "ViT of odd settings", channels=1)
 
     def test_deit_small(self):
-        sizes = dict(hidden_size=384, num_hidden_layers=4, num_attention_heads=6, intermediate_size=1536)
+        sizes = dict(hidden_size=384, num_hidden_layers=4, num_attention_heads=6, intermediate_size=1536) | encoder(6)
         self.image_case(DeiTForImageClassification(DeiTConfig(num_labels=11, **sizes)), 224, "DeiT-S")
 
     def test_deit_with_two_heads(self):
@@ -177,11 +187,12 @@ class HuggingFace(Exchange):
         for size in (224, 250, 287):
             with self.subTest(size=size), tempfile.TemporaryDirectory() as inside:
                 self.folder = Path(inside)
-                config = SwinConfig(image_size=size, num_labels=9, depths=[2, 2, 2, 2])
+                config = SwinConfig(image_size=size, num_labels=9, depths=[2, 2, 2, 2], **unless_whole(embed_dim=24))
                 self.image_case(SwinForImageClassification(config), size, f"Swin-T, images of {size}")
 
     def test_roberta_of_an_odd_vocabulary(self):
-        config = RobertaPreLayerNormConfig(vocab_size=1237, num_hidden_layers=2, max_position_embeddings=131)
+        config = RobertaPreLayerNormConfig(vocab_size=1237, num_hidden_layers=2, max_position_embeddings=131,
+                                           **encoder())
         model = shaken(RobertaPreLayerNormForMaskedLM(config))
         saved = self.folder / "saved"
         model.save_pretrained(saved)
@@ -199,9 +210,9 @@ class HuggingFace(Exchange):
             self.same(again(**inputs).logits[seen], expected[seen], "RoBERTa, exported")
 
     def test_shards_are_read_as_one(self):
-        model = shaken(ViTForImageClassification(ViTConfig(num_hidden_layers=2, num_labels=4)))
+        model = shaken(ViTForImageClassification(ViTConfig(num_hidden_layers=2, num_labels=4, **encoder())))
         model.save_pretrained(self.folder / "whole")
-        model.save_pretrained(self.folder / "shards", max_shard_size="20MB")
+        model.save_pretrained(self.folder / "shards", max_shard_size="20MB" if WHOLE else "400KB")
         names = [path.name for path in (self.folder / "shards").glob("model-*.safetensors")]
         self.assertGreater(len(names), 2)
         images = {"pixel_values": torch.randn(1, 3, 224, 224)}
@@ -212,7 +223,7 @@ class HuggingFace(Exchange):
         self.assertIn(f"the file '{names[0]}' is missing", said)
 
     def test_files_with_names_of_memory(self):
-        model = shaken(ViTForImageClassification(ViTConfig(num_hidden_layers=1, num_labels=4)))
+        model = shaken(ViTForImageClassification(ViTConfig(num_hidden_layers=1, num_labels=4, **encoder())))
         model.save_pretrained(self.folder / "saved")
         images = torch.randn(1, 3, 224, 224)
         state = {name: value.clone().contiguous() for name, value in model.state_dict().items()}
@@ -224,6 +235,8 @@ class HuggingFace(Exchange):
 
 @unittest.skipIf(timm is None, "timm is not installed")
 class Timm(Exchange):
+    SWIN = unless_whole(embed_dim=24, depths=(2, 2, 2, 2))
+
     def case(self, name, size, merging_at_end=False, **arguments):
         from timm.models._hub import save_for_hf
 
@@ -254,20 +267,20 @@ class Timm(Exchange):
         save_file(state, path)
 
     def test_vit_small(self):
-        self.case("vit_small_patch16_224", 224)
+        self.case("vit_small_patch16_224", 224, **unless_whole(depth=2))
 
     def test_vit_of_other_sizes(self):
         self.case("vit_tiny_patch16_224", 48, img_size=48, patch_size=8, depth=3, embed_dim=96, num_heads=4,
                   num_classes=5, in_chans=1)
 
     def test_deit_with_two_heads(self):
-        self.case("deit_tiny_distilled_patch16_224", 224, num_classes=10)
+        self.case("deit_tiny_distilled_patch16_224", 224, num_classes=10, **unless_whole(depth=2))
 
     def test_swin_tiny(self):
-        self.case("swin_tiny_patch4_window7_224", 224, num_classes=12)
+        self.case("swin_tiny_patch4_window7_224", 224, num_classes=12, **self.SWIN)
 
     def test_swin_with_merging_at_the_end(self):
-        self.case("swin_tiny_patch4_window7_224", 224, merging_at_end=True)
+        self.case("swin_tiny_patch4_window7_224", 224, merging_at_end=True, **self.SWIN)
 
     def test_mvitv2_tiny(self):
         self.case("mvitv2_tiny", 224, num_classes=6)
@@ -275,7 +288,7 @@ class Timm(Exchange):
     def test_a_network_that_is_not_supported_is_named_with_the_nearest(self):
         from timm.models._hub import save_for_hf
 
-        save_for_hf(timm.create_model("swinv2_tiny_window8_256"), self.folder / "saved", safe_serialization=True)
+        save_for_hf(timm.create_model("swinv2_tiny_window8_256", embed_dim=24, depths=(1, 1, 1, 1)), self.folder / "saved", safe_serialization=True)
         said = self.refused("eval", "--weights", self.folder / "saved", "--data", "digits")
         self.assertIn("swinv2_tiny_window8_256 is not supported; the nearest that is: swin_tiny", said)
 

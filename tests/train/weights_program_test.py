@@ -1,23 +1,27 @@
 """`pareprop` with weights of other programs: what it adapts, says and refuses. Networks are small; that they give the
 scores of their own libraries is tested in exchange_program_test.py."""
 
+import contextlib
+import importlib.util
+import io
 import json
 import os
 import random
 import shutil
-import subprocess
 import sys
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
+
+from program_session import Session
 
 import torch
 from PIL import Image
 from safetensors.torch import load_file, save_file
 
-PROGRAM = sys.argv.pop(1)
-CONVERTER = Path(__file__).resolve().parents[2] / "tools" / "convert_pickle.py"
-ENVIRONMENT = {**os.environ, "GOMP_SPINCOUNT": "2000", "OMP_NUM_THREADS": "1"}
+SESSION = Session(sys.argv.pop(1))
+TOOL = Path(__file__).resolve().parents[2] / "tools" / "convert_pickle.py"
 
 try:
     from transformers import (
@@ -41,9 +45,17 @@ TWO_STEPS = ["--steps", "2", "--batch", "2", "--mode", "stored", "--augment", "n
 TEXT = ["--data", "persuasion", "--steps", "2", "--batch", "2", "--seq-len", "16"]
 
 
-def run(command, *arguments, seconds=200):
-    return subprocess.run([PROGRAM, command, *map(str, arguments)], env=ENVIRONMENT, capture_output=True, text=True,
-                          timeout=seconds)
+def setUpModule():
+    unittest.addModuleCleanup(SESSION.end)
+
+
+def convert(*files):
+    """The tool, in this process, which has torch already."""
+    specification = importlib.util.spec_from_file_location("convert_pickle", TOOL)
+    tool = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(tool)
+    with mock.patch.object(sys, "argv", [str(TOOL), *map(str, files)]), contextlib.redirect_stdout(io.StringIO()):
+        tool.main()
 
 
 def vit(**changes):
@@ -76,13 +88,13 @@ class Weights(unittest.TestCase):
         return self.folder / "photos"
 
     def succeeds(self, command, *arguments):
-        done = run(command, *arguments)
+        done = SESSION.run(command, *arguments)
         self.assertEqual(done.returncode, 0, done.stderr)
         return done
 
     def refused(self, command, *arguments, code=2):
         before = sorted(self.folder.iterdir())
-        done = run(command, *arguments)
+        done = SESSION.run(command, *arguments)
         self.assertEqual(done.returncode, code, done.stderr + done.stdout)
         self.assertEqual(sorted(self.folder.iterdir()), before, "nothing was written")
         return done.stderr
@@ -222,8 +234,7 @@ class Refused(Weights):
         (self.saved / "model.safetensors").unlink()
         shutil.copy(self.folder / "pytorch_model.bin", self.saved)
         self.assertIn("pytorch_model.bin is a pickle", self.evaluates())
-        subprocess.run([sys.executable, CONVERTER, self.saved / "pytorch_model.bin", self.saved / "model.safetensors"],
-                       check=True, stdout=subprocess.DEVNULL)
+        convert(self.saved / "pytorch_model.bin", self.saved / "model.safetensors")
         self.succeeds("eval", "--weights", self.saved, "--data", "digits")
 
     def test_pickles_with_code_are_not_converted(self):
@@ -233,10 +244,8 @@ class Refused(Weights):
 
         path = self.folder
         torch.save({"weight": Code()}, path / "code.bin")
-        done = subprocess.run([sys.executable, CONVERTER, path / "code.bin", path / "out"], capture_output=True,
-                              text=True)
-        self.assertNotEqual(done.returncode, 0)
-        self.assertIn("not a file that torch reads safely", done.stderr)
+        with self.assertRaisesRegex(SystemExit, "not a file that torch reads safely"):
+            convert(path / "code.bin", path / "out")
         self.assertEqual([each.name for each in path.iterdir()], ["code.bin"])
 
     def test_a_config_that_contradicts_its_weights(self):
