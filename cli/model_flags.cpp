@@ -29,6 +29,15 @@ std::string check_that_a_double_holds(const std::string& text) {
   return "expected a number that fits into 64 bits, got '" + text + "'";
 }
 
+std::string check_ending(const std::string& word) {
+  try {
+    models::parse_ending(word);
+    return {};
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+}
+
 }  // namespace
 
 void add_change_flags(CLI::App& command, models::Overrides& change) {
@@ -83,6 +92,15 @@ void add_model_flags(CLI::App& command, ModelFlags& flags) {
   command.add_option("--seq-len", change.length,
                      "Tokens in a sequence, for text models; more than the model's get "
                      "a longer table of positions (default: the model's)");
+  command
+      .add_option_function<std::string>(
+          "--ending",
+          [&change](const std::string& word) { change.ending = models::parse_ending(word); },
+          "What is read of the streams at the end of a stack: concat, sum, mean, y1, y2 or sum-x "
+          "(default: concat)")
+      ->check(check_ending);
+  command.add_flag("--class-token", change.class_token,
+                   "Give a reversible ViT the class token and the head of an ordinary one");
   add_change_flags(command, change);
 }
 

@@ -142,7 +142,7 @@ Adapter::Adapter(const Model& model) {
     is_image_ = true;
     channels_ = image->shape().channels;
   }
-  if (const auto* vit = dynamic_cast<const PlainViT*>(&model)) prefix_ = vit->prefix();
+  if (const auto* vit = dynamic_cast<const ViTBase*>(&model)) prefix_ = vit->prefix();
 }
 
 std::optional<Adaptation> Adapter::adaptation(const std::string& parameter, const Shape& theirs,

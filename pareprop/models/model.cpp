@@ -116,6 +116,13 @@ Stack Model::add_plain_row(torch::nn::Module& row, int first, std::vector<Block>
   return stacks_.emplace_back(stack);
 }
 
+std::pair<at::Tensor, at::Tensor> Model::run_streams(const Stack& stack, const at::Tensor& x,
+                                                     const CallOptions& call,
+                                                     const ForwardOptions& options) {
+  Stack same = stack;
+  return options.reference ? same->reference(x, x, call) : same->forward(x, x, call);
+}
+
 at::Tensor Model::run_plain(const Stack& stack, const at::Tensor& x, const CallOptions& call,
                             const ForwardOptions& options) {
   Stack same = stack;

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "pareprop/data/batch.h"
@@ -70,6 +71,10 @@ class Model : public torch::nn::Module, public Network {
   // The same of ordinary blocks that have other modules before or behind them: the blocks
   // themselves are registered in `row`, as `first`, first + 1, ...
   Stack add_plain_row(torch::nn::Module& row, int first, std::vector<Block> blocks);
+  // Runs a stack of two streams, which both begin as x.
+  static std::pair<at::Tensor, at::Tensor> run_streams(const Stack& stack, const at::Tensor& x,
+                                                       const CallOptions& call,
+                                                       const ForwardOptions& options);
   // Runs a stack of one stream.
   static at::Tensor run_plain(const Stack& stack, const at::Tensor& x, const CallOptions& call,
                               const ForwardOptions& options);

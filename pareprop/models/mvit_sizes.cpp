@@ -28,6 +28,9 @@ MViTConfig with(MViTConfig config, const Overrides& change) {
   refuse("windows", change.window.has_value());
   refuse("attention without bias", change.no_qkv_bias);
   refuse("distillation token", change.distillation != Distillation::none);
+  refuse("class token", change.class_token);
+  refuse("other ending than concat, as its stages widen by it",
+         change.ending.value_or(Ending::concat) != Ending::concat);
   config.image = changed_image("mvit", config.image, change);
   config.drop = changed_drop(config.drop, change);
   return config;

@@ -110,6 +110,12 @@ void refuse_override(const std::string& family, const std::string& what, bool gi
   if (given) throw std::invalid_argument(family + ": it has no " + what);
 }
 
+Ending changed_ending(const std::string& family, const Overrides& change) {
+  refuse_override("the ordinary " + family, "two streams, so no ending of them",
+                  change.plain && change.ending.has_value());
+  return change.ending.value_or(Ending::concat);
+}
+
 DropRates changed_drop(DropRates drop, const Overrides& change) {
   drop.dropout = change.dropout.value_or(drop.dropout);
   drop.drop_path = change.drop_path.value_or(drop.drop_path);

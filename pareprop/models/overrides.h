@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "pareprop/models/ending.h"
 #include "pareprop/models/image_model.h"
 #include "pareprop/models/layers.h"
 
@@ -41,6 +42,8 @@ struct Overrides {
   std::optional<double> dropout = std::nullopt;
   std::optional<double> drop_path = std::nullopt;
   bool plain = false;  // the ordinary network instead of the reversible one
+  std::optional<Ending> ending = std::nullopt;  // of a reversible network's stacks; none: concat
+  bool class_token = false;  // a reversible ViT has the tokens and the head of an ordinary one
 };
 
 // The largest values that make_model() takes, far beyond what can be trained. Larger values are
@@ -68,6 +71,8 @@ std::vector<std::int64_t> changed_heads(const std::string& family, std::vector<s
 // Width of the MLP behind a layer of `width` channels; 0 for a ratio that no network has. The ratio
 // of two widths gives back the first.
 std::int64_t mlp_width(double ratio, std::int64_t width);
+// Ending::concat, or what `change` says. Throws for an ordinary network, which has one stream.
+Ending changed_ending(const std::string& family, const Overrides& change);
 // Throws where `given`, for what a family does not have: "vit: it has no windows".
 void refuse_override(const std::string& family, const std::string& what, bool given);
 

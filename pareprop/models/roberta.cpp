@@ -1,7 +1,6 @@
 #include "pareprop/models/roberta.h"
 
 #include <ATen/CPUGeneratorImpl.h>
-#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/full_like.h>
@@ -197,15 +196,13 @@ RevRoberta::RevRoberta(const RobertaConfig& config, const WeightOptions& weights
 
 RevRoberta::RevRoberta(const RobertaConfig& config, WeightMaker make) : RobertaBase(config, make) {
   stack_ = add_stack(*this, "blocks", attention_blocks(config.depth, block_shape(config), make));
-  add_head(2 * config.width, make);
+  add_head(features_of(config.ending, config.width), make);
 }
 
 at::Tensor RevRoberta::encode(const at::Tensor& x, const at::Tensor& score_bias,
                               const ForwardOptions& options, const std::shared_ptr<Pass>& pass) {
-  const CallOptions call{.extras = {score_bias}, .pass = pass};
-  const auto [y1, y2] =
-      options.reference ? stack_->reference(x, x, call) : stack_->forward(x, x, call);
-  return at::cat({y1, y2}, -1);
+  const auto [y1, y2] = run_streams(stack_, x, {.extras = {score_bias}, .pass = pass}, options);
+  return end_of_streams(config_.ending, y1, y2, x);
 }
 
 PlainRoberta::PlainRoberta(const RobertaConfig& config, const WeightOptions& weights)

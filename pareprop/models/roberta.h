@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "pareprop/models/ending.h"
 #include "pareprop/models/layers.h"
 #include "pareprop/models/model.h"
 
@@ -19,6 +20,7 @@ struct RobertaConfig {
   double eps = 1e-5;
   DropRates drop = {.dropout = 0.1, .drop_path = 0.0};
   bool qkv_bias = true;
+  Ending ending = Ending::concat;  // of the reversible network
 
   static constexpr std::int64_t kPadding = 1;  // the token id
 };
@@ -57,7 +59,7 @@ class RobertaBase : public Model {
   const RobertaConfig& config() const { return config_; }
 
  protected:
-  // `features` is the width of what the head reads: 2 * width for two streams.
+  // `features` is the width of what the head reads.
   RobertaBase(const RobertaConfig& config, WeightMaker& make);
   void add_head(std::int64_t features, WeightMaker& make);
 
@@ -82,7 +84,7 @@ class RobertaBase : public Model {
   at::Tensor head_bias_;
 };
 
-// Two streams that start as the embedding; the head reads their concatenation.
+// Two streams that start as the embedding; the head reads their ending.
 class RevRoberta : public RobertaBase {
  public:
   RevRoberta(const RobertaConfig& config, const WeightOptions& weights);

@@ -32,6 +32,8 @@ RobertaConfig with(RobertaConfig config, const Overrides& change) {
   config.length = change.length.value_or(std::min(config.length, config.positions - 2));
   config.positions = std::max(config.positions, config.length + 2);
   config.vocabulary = change.vocabulary.value_or(config.vocabulary);
+  refuse("class token", change.class_token);
+  config.ending = changed_ending("roberta", change);
   config.drop = changed_drop(config.drop, change);
   return config;
 }

@@ -1,6 +1,5 @@
 #include "pareprop/models/swin.h"
 
-#include <ATen/ops/cat.h>
 #include <ATen/ops/constant_pad_nd.h>
 
 #include <numeric>
@@ -149,21 +148,21 @@ RevSwin::RevSwin(const SwinConfig& config, WeightMaker make) : SwinBase(config, 
     torch::nn::Module& stage = add_stage();
     add_stack(stage, "blocks", blocks_of(i, make));
     if (is_last(i)) continue;
-    fusions_.push_back(
-        stage.register_module("fusion", std::make_shared<StreamFusion>(config.width_of(i), make)));
+    if (config.ending == Ending::concat) {
+      fusions_.push_back(stage.register_module(
+          "fusion", std::make_shared<StreamFusion>(config.width_of(i), make)));
+    }
     add_merging(stage, make);
   }
-  add_head(2 * config.width_of(config.stages() - 1), make);
+  add_head(features_of(config.ending, config.width_of(config.stages() - 1)), make);
 }
 
 at::Tensor RevSwin::run_stage(std::size_t stage, const at::Tensor& x, const ForwardOptions& options,
                               const std::shared_ptr<Pass>& pass) {
-  Stack stack = stacks()[stage];
-  const CallOptions call{.extras = {}, .pass = pass};
-  const auto [y1, y2] =
-      options.reference ? stack->reference(x, x, call) : stack->forward(x, x, call);
-  const at::Tensor streams = at::cat({y1, y2}, -1);
-  return is_last(stage) ? streams : run_between(fusions_[stage], streams, stage, 0, *pass, options);
+  const auto [y1, y2] = run_streams(stacks()[stage], x, {.extras = {}, .pass = pass}, options);
+  const at::Tensor end = end_of_streams(config().ending, y1, y2, x);
+  if (is_last(stage) || fusions_.empty()) return end;
+  return run_between(fusions_[stage], end, stage, 0, *pass, options);
 }
 
 PlainSwin::PlainSwin(const SwinConfig& config, const WeightOptions& weights)

@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "pareprop/models/ending.h"
 #include "pareprop/models/image_model.h"
 #include "pareprop/models/layers.h"
 #include "pareprop/models/swin_attention.h"
@@ -21,6 +22,7 @@ struct SwinConfig {
   double eps = 1e-5;    // of the norms
   DropRates drop = {};  // drop_path grows linearly from 0 to this over the blocks
   bool qkv_bias = true;
+  Ending ending = Ending::concat;  // of the stacks of the reversible network
 
   std::size_t stages() const { return depths.size(); }
   // Tokens along a side of the map, and width, in a stage. Where the image is no multiple of the
@@ -92,8 +94,9 @@ class StreamFusion : public torch::nn::Module {
   std::shared_ptr<LinearLayer> fc1_, fc2_;
 };
 
-// Reversible Swin: each stage a stack whose streams both start as its input, and are fused at its
-// end; those of the last stage go side by side into the head.
+// Reversible Swin: each stage a stack whose streams both start as its input. Side by side they are
+// fused at its end, and those of the last stage go into the head; with another ending each stage
+// gives that, and there are no fusions.
 class RevSwin : public SwinBase {
  public:
   // Throws std::invalid_argument also where the image size is no multiple of the patch size.

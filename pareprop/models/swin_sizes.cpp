@@ -27,6 +27,8 @@ SwinConfig with(SwinConfig config, const Overrides& change) {
   config.eps = change.norm_eps.value_or(config.eps);
   config.qkv_bias = !change.no_qkv_bias;
   refuse_override("swin", "distillation token", change.distillation != Distillation::none);
+  refuse_override("swin", "class token", change.class_token);
+  config.ending = changed_ending("swin", change);
   config.depths = changed_depths("swin", config.depths, change);
   config.image = changed_image("swin", config.image, change);
   config.drop = changed_drop(config.drop, change);

@@ -14,6 +14,11 @@ BlockShape block_shape(const ViTConfig& c) {
   return {c.width, c.heads, c.mlp_hidden, c.eps, c.drop, c.qkv_bias};
 }
 
+ViTConfig with_class_token(ViTConfig config) {
+  config.class_token = true;
+  return config;
+}
+
 std::shared_ptr<LinearLayer> patch_layer(const ViTConfig& c, WeightMaker& make) {
   return std::make_shared<LinearLayer>(c.image.channels * c.patch * c.patch, c.width, make);
 }
@@ -36,62 +41,89 @@ void check(const ViTConfig& c) {
   }
 }
 
-RevViT::RevViT(const ViTConfig& config, const WeightOptions& weights)
+ViTBase::ViTBase(const ViTConfig& config, WeightMaker& make)
     : ImageModel(config.image), config_(config) {
   check(config);
-  refuse_override("the reversible vit", "distillation token",
-                  config.distillation != Distillation::none);
-  WeightMaker make(weights);
-  patch_embed_ = register_module("patch_embed", patch_layer(config, make));
-  positions_ = make.normal(*this, "pos_embed", {1, config.tokens(), config.width});
-  stack_ = add_stack(*this, "blocks", attention_blocks(config.depth, block_shape(config), make));
-  norm_ = register_module("norm", std::make_shared<NormLayer>(2 * config.width, config.eps, make));
-  head_ = register_module(
-      "head", std::make_shared<LinearLayer>(2 * config.width, config.image.classes, make));
-}
-
-at::Tensor RevViT::forward(const Batch& batch, const ForwardOptions& options) {
-  const at::Tensor x =
-      run_outside(*patch_embed_, patches(images(batch), config_.patch)).add(positions_);
-  const CallOptions call{.extras = {}, .pass = pass_for(options)};
-  const auto [y1, y2] =
-      options.reference ? stack_->reference(x, x, call) : stack_->forward(x, x, call);
-  return head_->forward(pooled_norm(y1, y2, norm_->weight, norm_->bias, config_.eps));
-}
-
-PlainViT::PlainViT(const ViTConfig& config, const WeightOptions& weights)
-    : ImageModel(config.image), config_(config) {
-  check(config);
-  WeightMaker make(weights);
-  class_token_ = make.normal(*this, "cls_token", {1, 1, config.width});
+  if (config.class_token) class_token_ = make.normal(*this, "cls_token", {1, 1, config.width});
   if (config.distillation != Distillation::none) {
     distillation_token_ = make.normal(*this, "dist_token", {1, 1, config.width});
   }
   patch_embed_ = register_module("patch_embed", patch_layer(config, make));
   positions_ = make.normal(*this, "pos_embed", {1, tokens(), config.width});
-  stack_ = add_stack(*this, "blocks", attention_blocks(config.depth, block_shape(config), make),
-                     Coupling::residual);
-  norm_ = register_module("norm", std::make_shared<NormLayer>(config.width, config.eps, make));
-  const auto add_head = [&](const char* name) {
-    return register_module(name,
-                           std::make_shared<LinearLayer>(config.width, config.image.classes, make));
-  };
-  head_ = add_head("head");
-  if (config.distillation == Distillation::heads) head_dist_ = add_head("head_dist");
 }
 
-at::Tensor PlainViT::forward(const Batch& batch, const ForwardOptions& options) {
+void ViTBase::add_head(std::int64_t features, WeightMaker& make) {
+  norm_ = register_module("norm", std::make_shared<NormLayer>(features, config_.eps, make));
+  const auto add = [&](const char* name) {
+    return register_module(name,
+                           std::make_shared<LinearLayer>(features, config_.image.classes, make));
+  };
+  head_ = add("head");
+  if (config_.distillation == Distillation::heads) head_dist_ = add("head_dist");
+}
+
+at::Tensor ViTBase::embed(const Batch& batch) const {
   const at::Tensor tokens = run_outside(*patch_embed_, patches(images(batch), config_.patch));
+  if (prefix() == 0) return tokens.add(positions_);
   std::vector<at::Tensor> parts;
   for (const at::Tensor& token : {class_token_, distillation_token_}) {
     if (token.defined()) parts.push_back(token.expand({tokens.size(0), 1, config_.width}));
   }
   parts.push_back(tokens);
-  const at::Tensor x = at::cat(parts, 1).add(positions_);
-  const at::Tensor y = run_plain(stack_, x, {.extras = {}, .pass = pass_for(options)}, options);
-  const at::Tensor scores = head_->forward(norm_->forward(y.select(1, 0)));
+  return at::cat(parts, 1).add(positions_);
+}
+
+at::Tensor ViTBase::prefix_token(std::int64_t i) const {
+  return (i == 0 ? class_token_ : distillation_token_).select(1, 0).add(positions_.select(1, i));
+}
+
+at::Tensor ViTBase::scores(const std::function<at::Tensor(std::int64_t token)>& read) const {
+  const at::Tensor scores = head_->forward(norm_->forward(read(0)));
   if (!head_dist_) return scores;
-  return scores.add(head_dist_->forward(norm_->forward(y.select(1, 1)))).mul(0.5);
+  return scores.add(head_dist_->forward(norm_->forward(read(1)))).mul(0.5);
+}
+
+RevViT::RevViT(const ViTConfig& config, const WeightOptions& weights)
+    : RevViT(config, WeightMaker(weights)) {}
+
+RevViT::RevViT(const ViTConfig& config, WeightMaker make) : ViTBase(config, make) {
+  refuse_override("the reversible vit without a class token", "distillation token",
+                  !config.class_token && config.distillation != Distillation::none);
+  stack_ = add_stack(*this, "blocks", attention_blocks(config.depth, block_shape(config), make));
+  add_head(features_of(config.ending, config.width), make);
+}
+
+at::Tensor RevViT::forward(const Batch& batch, const ForwardOptions& options) {
+  const at::Tensor x = embed(batch);
+  const auto [y1, y2] = run_streams(stack_, x, {.extras = {}, .pass = pass_for(options)}, options);
+  if (config_.class_token) {
+    // Of x by itself: the gradient of a part of x would be as large as x, all through the stack's
+    // backward pass.
+    return scores([&, y1 = y1, y2 = y2](std::int64_t token) {
+      return end_of_streams(config_.ending, y1.select(1, token), y2.select(1, token),
+                            prefix_token(token));
+    });
+  }
+  if (config_.ending == Ending::concat) {
+    return head_->forward(pooled_norm(y1, y2, norm_->weight, norm_->bias, config_.eps));
+  }
+  return head_->forward(norm_->forward(end_of_streams(config_.ending, y1, y2, x)).mean(1));
+}
+
+PlainViT::PlainViT(const ViTConfig& config, const WeightOptions& weights)
+    : PlainViT(config, WeightMaker(weights)) {}
+
+PlainViT::PlainViT(const ViTConfig& config, WeightMaker make)
+    : ViTBase(with_class_token(config), make) {
+  stack_ = add_stack(*this, "blocks", attention_blocks(config.depth, block_shape(config), make),
+                     Coupling::residual);
+  add_head(config.width, make);
+}
+
+at::Tensor PlainViT::forward(const Batch& batch, const ForwardOptions& options) {
+  const at::Tensor y =
+      run_plain(stack_, embed(batch), {.extras = {}, .pass = pass_for(options)}, options);
+  return scores([&](std::int64_t token) { return y.select(1, token); });
 }
 
 }  // namespace pareprop::models

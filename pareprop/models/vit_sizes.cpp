@@ -22,6 +22,8 @@ ViTConfig with(ViTConfig config, const Overrides& change) {
   config.eps = change.norm_eps.value_or(config.eps);
   config.qkv_bias = !change.no_qkv_bias;
   config.distillation = change.distillation;
+  config.class_token = change.class_token;
+  config.ending = changed_ending("vit", change);
   refuse_override("vit", "windows", change.window.has_value());
   config.depth = changed_depths("vit", {config.depth}, change).front();
   config.image = changed_image("vit", config.image, change);

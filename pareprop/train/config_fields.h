@@ -39,6 +39,13 @@ void visit_fields(Config& c, Visit&& visit) {
         "Of DeiT, in an ordinary ViT: none, token (a second token beside the class token), or "
         "heads (that token has a head too)",
         c.distillation);
+  visit("ending",
+        "What follows the stacks of a reversible network reads of their streams: concat (both side "
+        "by side), sum, mean, y1, y2, or sum-x (the sum minus the stack's input, which nearly "
+        "gives what an ordinary network with the same weights gives); none: concat",
+        c.ending);
+  visit("class_token", "A reversible ViT has the class token and the head of an ordinary one",
+        c.class_token);
   visit("dropout", "Dropout probability; none: the model's", c.dropout);
   visit("drop_path",
         "Drop-path probability of the last block; lower blocks have less; none: the model's",

@@ -253,6 +253,11 @@ models::Distillation distillation_of(const std::string& word) {
   return word.empty() ? models::Distillation::none : models::parse_distillation(word);
 }
 
+std::optional<models::Ending> ending_of(const std::string& word) {
+  if (word.empty()) return std::nullopt;
+  return models::parse_ending(word);
+}
+
 // Which of these sizes suit the network is for it to say.
 void check_network(const TrainConfig& c) {
   const auto size = [](const char* key, std::int64_t least, std::int64_t most, std::int64_t got) {
@@ -276,6 +281,7 @@ void check_network(const TrainConfig& c) {
       !c.norm_eps || (*c.norm_eps > 0.0 && *c.norm_eps <= 1.0), "norm_eps",
       "expected more than 0 and at most 1, such as 1e-6, got " + text_of(c.norm_eps.value_or(0.0)));
   parsed("distillation", c.distillation, distillation_of);
+  parsed("ending", c.ending, ending_of);
   share("dropout", c.dropout.value_or(0.0));
   share("drop_path", c.drop_path.value_or(0.0));
   between("initial_std", 0.0, kLongest, c.initial_std);
@@ -427,7 +433,9 @@ models::Overrides overrides_of(const TrainConfig& config) {
           .distillation = distillation_of(config.distillation),
           .dropout = config.dropout,
           .drop_path = config.drop_path,
-          .plain = config.plain};
+          .plain = config.plain,
+          .ending = ending_of(config.ending),
+          .class_token = config.class_token};
 }
 
 namespace {
@@ -437,12 +445,12 @@ struct NetworkField {
   bool adapts = false;  // weights of another value are adapted, or it is none of theirs
 };
 constexpr NetworkField kNetworkFields[] = {
-    {"model"},           {"plain"},        {"depth"},
-    {"width"},           {"heads"},        {"mlp_ratio"},
-    {"patch"},           {"window", true}, {"image_size", true},
-    {"positions", true}, {"embeddings"},   {"norm_eps"},
-    {"no_qkv_bias"},     {"distillation"}, {"dropout", true},
-    {"drop_path", true}};
+    {"model"},           {"plain"},         {"depth"},
+    {"width"},           {"heads"},         {"mlp_ratio"},
+    {"patch"},           {"window", true},  {"image_size", true},
+    {"positions", true}, {"embeddings"},    {"norm_eps"},
+    {"no_qkv_bias"},     {"distillation"},  {"ending"},
+    {"class_token"},     {"dropout", true}, {"drop_path", true}};
 
 // As text; empty: not given.
 std::string value_of(const TrainConfig& config, std::string_view key) {

@@ -40,6 +40,8 @@ struct TrainConfig {
   std::optional<double> norm_eps = std::nullopt;
   bool no_qkv_bias = false;
   std::string distillation = {};
+  std::string ending = {};
+  bool class_token = false;
   std::optional<double> dropout = std::nullopt;
   std::optional<double> drop_path = std::nullopt;
   double initial_std = 0.0;

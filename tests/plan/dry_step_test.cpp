@@ -28,6 +28,12 @@ const std::vector<Case>& cases() {
       {"mvit_cifar", {}, 2},
       {"roberta_base", {.depths = {2}, .width = 96, .length = 40}, 2},
       {"roberta_base", {.depths = {2}, .width = 96, .length = 600}, 1},  // attention by tiles
+      {"vit_cifar", {.depths = {3}, .ending = models::Ending::sum_minus_x}, 3},
+      {"vit_cifar", {.depths = {3}, .ending = models::Ending::sum_minus_x, .class_token = true}, 3},
+      {"swin_cifar", {.depths = {2, 3}, .ending = models::Ending::sum_minus_x}, 2},
+      {"roberta_base",
+       {.depths = {2}, .width = 96, .length = 40, .ending = models::Ending::sum_minus_x},
+       2},
   };
   return all;
 }
@@ -105,7 +111,7 @@ TEST_P(DryStepTest, TakesWhatARealStepTakes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(EveryFamily, DryStepTest,
-                         ::testing::Combine(::testing::Range(0, 5),
+                         ::testing::Combine(::testing::Range(0, 9),
                                             ::testing::Values(Precision::fp32, Precision::bf16,
                                                               Precision::fp64)));
 
