@@ -40,6 +40,7 @@ Action add_train(CLI::App& app);
 Action add_eval(CLI::App& app);
 Action add_predict(CLI::App& app);
 Action add_export(CLI::App& app);
+Action add_convert(CLI::App& app);
 Action add_demo(CLI::App& app);
 Action add_doctor(CLI::App& app);
 Action add_completion(CLI::App& app);  // of all that were added before

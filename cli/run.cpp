@@ -158,19 +158,13 @@ Ended run_command(int argc, const char* const* argv, std::ostream& out, std::ost
   app.formatter(std::make_shared<HelpFormatter>());
   app.require_subcommand(0, 1);
   const std::vector<std::pair<std::string, Action>> commands = {
-      {"models", add_models(app)},
-      {"plan", add_plan(app)},
-      {"train", add_train(app)},
-      {"eval", add_eval(app)},
-      {"predict", add_predict(app)},
-      {"export", add_export(app)},
-      {"verify", add_verify(app)},
-      {"bench", add_bench(app)},
-      {"report", add_report(app)},
-      {"trace", add_trace(app)},
-      {"demo", add_demo(app)},
-      {"doctor", add_doctor(app)},
-      {"completion", add_completion(app)}};
+      {"models", add_models(app)},   {"plan", add_plan(app)},
+      {"train", add_train(app)},     {"eval", add_eval(app)},
+      {"predict", add_predict(app)}, {"export", add_export(app)},
+      {"convert", add_convert(app)}, {"verify", add_verify(app)},
+      {"bench", add_bench(app)},     {"report", add_report(app)},
+      {"trace", add_trace(app)},     {"demo", add_demo(app)},
+      {"doctor", add_doctor(app)},   {"completion", add_completion(app)}};
   for (CLI::App* command : app.get_subcommands([](CLI::App*) { return true; })) {
     command->footer(aliases_text(*command));
   }

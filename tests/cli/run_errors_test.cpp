@@ -45,7 +45,7 @@ INSTANTIATE_TEST_SUITE_P(
         WrongUse{
             "NoCommand",
             {},
-            {"one of models, plan, train, eval, predict, export, verify, bench, report, trace, "
+            {"one of models, plan, train, eval, predict, export, convert, verify, bench, report, trace, "
              "demo, doctor, completion",
              "'pareprop --help'"}},
         WrongUse{"UnknownCommand", {"trian"}, {"trian", "--help"}},

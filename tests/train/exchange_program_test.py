@@ -2,6 +2,7 @@
 their scores, and what `pareprop export` writes loads there again and gives the same. Networks are narrower and
 shallower than those that their names stand for; PAREPROP_PYTHON_CASES=2 or more takes them as they are."""
 
+import copy
 import importlib.abc
 import importlib.machinery
 import json
@@ -231,6 +232,95 @@ class HuggingFace(Exchange):
         with torch.no_grad():
             self.same(self.scores({"pixel_values": images}, "--weights", self.folder / "saved"),
                       model(images).logits, "names of memory")
+
+
+class ReversibleBlocks(torch.nn.Module):
+    """What a reversible network makes of the blocks of an ordinary one."""
+
+    def __init__(self, blocks, ending):
+        super().__init__()
+        self.f = [self.without(block, "mlp.fc2", "output.dense") for block in blocks]
+        self.g = [self.without(block, "attention.o_proj", "attention.output.dense") for block in blocks]
+        self.ending = ending
+
+    @staticmethod
+    def without(block, *ends):
+        """The block without the branch whose last layer has one of these names."""
+        block = copy.deepcopy(block)
+        (last,) = [layer for name, layer in block.named_modules() if name in ends]
+        torch.nn.init.zeros_(last.weight)
+        torch.nn.init.zeros_(last.bias)
+        return block
+
+    def forward(self, x, *others, **named):
+        def branch(block, y):
+            given = block(y, *others, **named)
+            return (given[0] if isinstance(given, tuple) else given) - y
+
+        y1 = y2 = x
+        for f, g in zip(self.f, self.g):
+            y1 = y1 + branch(f, y2)
+            y2 = y2 + branch(g, y1)
+        end = self.ending(x, y1, y2)
+        return (end, None) if isinstance(self.f[0](x, *others, **named), tuple) else end
+
+
+ENDINGS = {"sum-x": lambda x, y1, y2: y1 + y2 - x, "sum": lambda x, y1, y2: y1 + y2,
+           "mean": lambda x, y1, y2: (y1 + y2) / 2, "y1": lambda x, y1, y2: y1, "y2": lambda x, y1, y2: y2}
+
+
+class Convert(Exchange):
+    def case(self, model, inputs, rows, **more):
+        """The network that ReversibleBlocks make of `model`; `rows` are those of its lists of blocks."""
+        shaken(model)
+        saved = self.folder / "saved"
+        model.save_pretrained(saved)
+        for ending, end in ENDINGS.items():
+            out = self.folder / ending
+            usual = [] if ending == "sum-x" else ["--ending", ending]
+            self.succeeds("convert", "--reversible", "--weights", saved, "--out", out, *usual)
+            reversible = copy.deepcopy(model)
+            for path in rows:
+                owner, _, name = path.rpartition(".")
+                blocks = reversible.get_submodule(path)
+                setattr(reversible.get_submodule(owner), name, torch.nn.ModuleList([ReversibleBlocks(blocks, end)]))
+            with torch.no_grad():
+                expected, ordinary = reversible(**inputs).logits, model(**inputs).logits
+            got = self.scores(inputs, "--run", out)
+            self.same(got, expected, f"{type(model).__name__}, {ending}")
+            self.assertGreater((expected - ordinary).abs().max() / expected.abs().max(), 10 * SCORES, ending)
+        return saved
+
+    def test_vit(self):
+        for depth in (1, 3):
+            with self.subTest(depth=depth), tempfile.TemporaryDirectory() as inside:
+                self.folder = Path(inside)
+                config = ViTConfig(hidden_size=48, num_hidden_layers=depth, num_attention_heads=3, intermediate_size=96,
+                                   image_size=32, patch_size=8, num_labels=5)
+                model, images = ViTForImageClassification(config), {"pixel_values": torch.randn(2, 3, 32, 32)}
+                if depth > 1:
+                    self.case(model, images, ["vit.layers"])
+                    continue
+                # Of one block it is the ordinary network.
+                shaken(model).save_pretrained(self.folder / "saved")
+                self.succeeds("convert", "--reversible", "--weights", self.folder / "saved", "--out",
+                              self.folder / "out")
+                with torch.no_grad():
+                    self.same(self.scores(images, "--run", self.folder / "out"), model(**images).logits, "one block")
+
+    def test_swin(self):
+        config = SwinConfig(image_size=32, patch_size=2, embed_dim=24, depths=[2, 2], num_heads=[2, 4], window_size=4,
+                            num_labels=5)
+        self.case(SwinForImageClassification(config), {"pixel_values": torch.randn(2, 3, 32, 32)},
+                  ["swin.encoder.layers.0.blocks", "swin.encoder.layers.1.blocks"])
+
+    def test_roberta(self):
+        run, exported = self.folder / "run", self.folder / "saved"  # with a tokenizer
+        self.succeeds("train", "--data", "persuasion", "--model", "roberta_base", "--plain", "--width", 48, "--heads", 4,
+                      "--depth", 3, "--vocabulary", 300, "--steps", 1, "--batch", 2, "--seq-len", 16, "--out", run)
+        self.succeeds("export", "--run", run, "--out", exported)
+        model = RobertaPreLayerNormForMaskedLM.from_pretrained(exported)
+        self.case(model, {"input_ids": torch.randint(3, 300, (2, 12))}, ["roberta_prelayernorm.encoder.layer"])
 
 
 @unittest.skipIf(timm is None, "timm is not installed")

@@ -221,6 +221,92 @@ class Adapted(Weights):
         self.assertIn("adapted: classes put in the order of the data", said)
 
 
+class Reversible(Weights):
+    """That they give the right scores is tested in exchange_program_test.py."""
+
+    def converted(self, *source):
+        out = self.folder / "converted"
+        self.succeeds("convert", "--reversible", *source, "--out", out)
+        return out
+
+    def config(self, folder):
+        return json.loads((folder / "config.json").read_text())
+
+    def test_a_converted_network_is_trained_on(self):
+        self.save(vit(num_labels=3, id2label={0: "owl", 1: "cat", 2: "dog"}))
+        converted = self.converted("--weights", self.saved)
+        wanted = {"model": "vit_base", "plain": False, "ending": "sum-x", "class_token": True, "depth": [2]}
+        self.assertEqual(wanted, {key: self.config(converted)[key] for key in wanted})
+        photos = self.photos()
+        said = self.trains("--weights", converted, "--data", f"folder:{photos}", "--mode", "pareprop", "--image-size",
+                           "64")
+        self.assertIn("with the names of pareprop: a reversible vit_base", said)
+        self.assertIn("adapted: positions of 4 x 4 patches resampled to 8 x 8", said)
+        self.assertIn("adapted: classes put in the order of the data", said)
+        self.assertEqual(wanted, {key: self.config(self.folder / "run")[key] for key in wanted})
+        message = self.refused("train", "--weights", converted, "--ending", "mean", "--data", "digits", "--out",
+                               self.folder / "none")
+        self.assertIn("--ending: got mean, but the weights in", message)
+
+    def test_a_run_is_converted(self):
+        self.trains("--model", "swin_cifar", "--plain", "--width", "24", "--heads", "2", "--data", "digits")
+        converted = self.converted("--run", self.folder / "run")
+        self.assertFalse(self.config(converted)["class_token"])
+        self.succeeds("eval", "--run", converted)
+        shutil.rmtree(self.folder / "run")
+        self.trains("--weights", converted, "--data", "digits", "--mode", "reprop")
+        self.assertIn("is reversible already", self.refused("convert", "--reversible", "--run", converted, "--out",
+                                                            self.folder / "again"))
+
+    def test_networks_with_an_ending_are_trained_resumed_and_used(self):
+        common = ["--steps", "4", "--batch", "2", "--data", "digits", "--model", "vit_cifar", "--image-size", "32",
+                  "--class-token", "--ending", "sum-x", "--distillation", "heads", "--mode", "pareprop", "--exact"]
+        whole, half = self.folder / "whole", self.folder / "half"
+        self.succeeds("train", *common, "--out", whole)
+        self.succeeds("train", *common, "--out", half, "--time-limit", "0.00001")
+        self.succeeds("train", "--out", half, "--resume", "auto", "--time-limit", "0")
+        state = load_file(whole / "model.safetensors")
+        self.assertIn("dist_token", state)
+        for name, tensor in state.items():
+            self.assertTrue(torch.equal(load_file(half / "model.safetensors")[name], tensor), name)
+        self.succeeds("eval", "--run", whole)
+        self.succeeds("export", "--run", whole, "--out", self.folder / "own", "--names", "own")
+        self.assertEqual(self.config(self.folder / "own")["ending"], "sum-x")
+        self.assertIn("--names own", self.refused("export", "--run", whole, "--out", self.folder / "none"))
+
+    def test_what_cannot_be_converted(self):
+        self.save(vit())
+        out = ["--out", self.folder / "none"]
+
+        def message(*arguments):
+            return self.refused("convert", *arguments, *out)
+
+        weights = ["--weights", self.saved]
+        self.assertIn("--reversible: expected it", message(*weights))
+        self.assertIn("the ending concat is twice as wide", message("--reversible", *weights, "--ending", "concat"))
+        self.assertIn("--ending: expected concat, sum, mean, y1, y2 or sum-x, got 'both'",
+                      message("--reversible", *weights, "--ending", "both"))
+        self.assertIn("not an empty folder", self.refused("convert", "--reversible", *weights, "--out", self.saved))
+        self.assertIn("No such file", self.refused("convert", "--reversible", "--weights", self.folder / "no", *out, code=1))
+        self.save(ViTModel(vit().config))
+        self.assertIn("has no head that gives scores", message("--reversible", *weights))
+        # Swin pads such images, which its reversible counterpart does not.
+        config = SwinConfig(image_size=33, patch_size=2, embed_dim=24, depths=[1, 1], num_heads=[2, 4], window_size=4)
+        self.save(SwinForImageClassification(config))
+        self.assertIn("image size 33 is not a multiple of the patch size 2", message("--reversible", *weights))
+        self.trains("--model", "mvit_cifar", "--plain", "--data", "digits")
+        self.assertIn("MViT cannot be made reversible", message("--reversible", "--run", self.folder / "run"))
+
+    def test_endings_that_a_network_does_not_have(self):
+        def message(*arguments):
+            return self.refused("train", "--data", "digits", "--out", self.folder / "none", *arguments)
+
+        self.assertIn("has no two streams", message("--model", "vit_digits", "--plain", "--ending", "sum"))
+        self.assertIn("it has no other ending than concat", message("--model", "mvit_cifar", "--ending", "sum"))
+        self.assertIn("it has no class token", message("--model", "swin_cifar", "--class-token"))
+        self.assertIn("--ending: expected concat", message("--model", "vit_digits", "--ending", "add"))
+
+
 class Refused(Weights):
     def evaluates(self, weights=None):
         return self.refused("eval", "--weights", weights or self.saved, "--data", "digits")
