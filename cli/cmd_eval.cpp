@@ -12,6 +12,7 @@
 #include "cli/progress.h"
 #include "cli/trained_flags.h"
 #include "cli/units.h"
+#include "pareprop/models/roberta.h"
 #include "pareprop/text/fixed.h"
 #include "pareprop/train/evaluate.h"
 #include "pareprop/train/pretrained_run.h"
@@ -58,6 +59,11 @@ int evaluate_run(const EvalFlags& flags, const Console& console) {
   for (const std::string& note : run.notes) say(console.err, "eval", note);
   say(console.err, "eval", "using " + run.weights);
   if (!flags.input.empty()) return score(flags, run, json, console);
+  if (models::classifies_texts(*run.model)) {
+    throw UsageError("--input: " + run.weights +
+                     " give classes of whole texts, and no data set here has those: expected a "
+                     "file of input_ids, with --scores");
+  }
   if (!flags.data.empty()) {
     run.config.data = flags.data;
   } else if (!flags.weights.empty()) {

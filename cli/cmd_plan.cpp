@@ -188,6 +188,8 @@ std::string train_command(const PlanFlags& flags, const plan::JointPlan& plan,
     if (value) add(flag, number_text(*value));
   };
   if (change.plain) add("--plain", "");
+  if (change.ending) add("--ending", std::string(models::name(*change.ending)));
+  if (change.class_token) add("--class-token", "");
   std::vector<std::string> depths;
   for (const int depth : change.depths) depths.push_back(std::to_string(depth));
   if (!depths.empty()) add("--depth", join(depths, ","));

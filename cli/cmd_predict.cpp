@@ -65,8 +65,9 @@ int predict(const PredictFlags& flags, const Console& console) {
     auto listed = nlohmann::ordered_json::array();
     for (const train::Guess& guess : guesses) {
       // Tokens begin with spaces, or are line ends.
-      const std::string shown =
-          run.tokenizer ? "\"" + text::printable(guess.name) + "\"" : guess.name;
+      const std::string shown = run.tokenizer && run.class_names.empty()
+                                    ? "\"" + text::printable(guess.name) + "\""
+                                    : guess.name;
       table.add_row({listed.empty() ? input : "", shown, percent_text(guess.probability)});
       listed.push_back({{"name", guess.name}, {"probability", guess.probability}});
     }
@@ -76,7 +77,7 @@ int predict(const PredictFlags& flags, const Console& console) {
   for (const std::string& input : flags.inputs) {
     std::error_code ignored;
     if (text) {
-      for (const auto& guesses : predict_masks(run, input, flags.top)) add(input, guesses);
+      for (const auto& guesses : predict_text(run, input, flags.top)) add(input, guesses);
     } else if (std::filesystem::is_directory(input, ignored)) {
       predict_folder(run, input, flags.top, console, add);
     } else {

@@ -129,11 +129,17 @@ void check_plan(const StackPlan& plan, int depth, Coupling coupling) {
   const auto allowed = policies_of(coupling);
   for (const Policy policy : plan.policies) {
     if (std::find(allowed.begin(), allowed.end(), policy) != allowed.end()) continue;
-    throw std::invalid_argument("a plain network cannot be trained with policy " +
+    const std::string what = coupling == Coupling::sequential
+                                 ? "a network with norms behind its sums"
+                                 : "a plain network";
+    const std::string instead = coupling == Coupling::sequential
+                                    ? "; such a network cannot be made reversible"
+                                    : ", or the reversible network";
+    throw std::invalid_argument(what + " cannot be trained with policy " +
                                 std::string(name(policy)) +
                                 ": its blocks have no inverse. Use mode stored, checkpoint or auto "
-                                "(policies store, products and checkpoint), or the reversible "
-                                "network");
+                                "(policies store, products and checkpoint)" +
+                                instead);
   }
   if (plan.ahead() < 0) fail("a lookahead of 0 or more branches", plan.ahead());
   if (plan.deferred < 0) fail("0 or more deferred branches", plan.deferred);

@@ -68,19 +68,19 @@ std::optional<Adaptation> of_distances(const Shape& theirs, const Shape& ours) {
                     [rows = ours[0]](const at::Tensor& x) { return resampled_rows(x, rows); }};
 }
 
-// Rows 0 and 1 are for padding.
-std::optional<Adaptation> of_text_positions(const Shape& theirs, const Shape& ours) {
-  constexpr std::int64_t kPadding = 2;
-  if (!differs_first_only(theirs, ours) || theirs[0] <= kPadding || ours[0] <= kPadding) {
+// The rows before the first are for padding.
+std::optional<Adaptation> of_text_positions(const Shape& theirs, const Shape& ours,
+                                            std::int64_t first) {
+  if (!differs_first_only(theirs, ours) || theirs[0] <= first || ours[0] <= first) {
     return std::nullopt;
   }
-  return Adaptation{"positions of " + std::to_string(theirs[0] - kPadding) +
-                        " tokens resampled to " + std::to_string(ours[0] - kPadding),
-                    [rows = ours[0]](const at::Tensor& x) {
-                      return at::cat({in_float(x.narrow(0, 0, kPadding)),
-                                      resampled_rows(x.narrow(0, kPadding, x.size(0) - kPadding),
-                                                     rows - kPadding)},
-                                     0);
+  return Adaptation{"positions of " + std::to_string(theirs[0] - first) + " tokens resampled to " +
+                        std::to_string(ours[0] - first),
+                    [rows = ours[0], first](const at::Tensor& x) {
+                      return at::cat(
+                          {in_float(x.narrow(0, 0, first)),
+                           resampled_rows(x.narrow(0, first, x.size(0) - first), rows - first)},
+                          0);
                     }};
 }
 
@@ -143,13 +143,16 @@ Adapter::Adapter(const Model& model) {
     channels_ = image->shape().channels;
   }
   if (const auto* vit = dynamic_cast<const ViTBase*>(&model)) prefix_ = vit->prefix();
+  if (const auto* text = dynamic_cast<const RobertaBase*>(&model)) {
+    first_position_ = text->config().first_position();
+  }
 }
 
 std::optional<Adaptation> Adapter::adaptation(const std::string& parameter, const Shape& theirs,
                                               const Shape& ours) const {
   const auto ends = [&](const char* end) { return parameter.ends_with(end); };
   if (!is_image_) {
-    if (parameter == "embeddings.position") return of_text_positions(theirs, ours);
+    if (parameter == "embeddings.position") return of_text_positions(theirs, ours, first_position_);
     if (parameter == "embeddings.type") return of_token_kinds(theirs, ours);
     return std::nullopt;
   }

@@ -38,6 +38,7 @@ class Adapter {
   bool is_image_ = false;
   std::int64_t prefix_ = 0;  // positions that are no patch's
   std::int64_t channels_ = 0;
+  std::int64_t first_position_ = 0;  // of a text
 };
 
 // (1, prefix + n * n, width) -> (1, prefix + side * side, width): the positions of a map, bicubic

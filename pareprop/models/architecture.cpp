@@ -144,7 +144,10 @@ void tell_roberta(const ShapeReader& read, Told& told) {
   sizes.depths = {read.count("blocks.", ".f.norm.weight")};
   sizes.mlp_ratio = ratio(read.dimension("blocks.0.g.fc1.weight", 0), sizes.width);
   sizes.no_qkv_bias = !read.has("blocks.0.f.qkv.bias");
-  sizes.plain = read.dimension("norm.weight", 0) == sizes.width;
+  sizes.classes = read.dimension("head_out.weight", 0);
+  const bool norm_first = read.has("norm.weight");
+  sizes.encoder = norm_first ? Encoder::norm_first : Encoder::roberta;
+  sizes.plain = !norm_first || read.dimension("norm.weight", 0) == sizes.width;
 }
 
 std::string text(const std::vector<int>& numbers) {
@@ -190,7 +193,7 @@ Told told_by(const Shapes& shapes) {
   Told told;
   if (read.has("embeddings.word")) {
     told.family = "roberta";
-    told.has_head = read.has("head_bias");
+    told.has_head = read.has("head_bias") || read.has("head_out.weight");
     tell_roberta(read, told);
     return told;
   }

@@ -1,5 +1,6 @@
 #include "pareprop/models/hugging_face.h"
 
+#include <algorithm>
 #include <stdexcept>
 
 #include "pareprop/models/roberta.h"
@@ -94,7 +95,44 @@ Naming roberta_naming(const std::string& body) {
                      {"lm_head.decoder.bias", "head_bias"}}};
 }
 
+// RoBERTa and BERT: norms behind the sums, and heads for words or for classes of texts.
+Naming norm_behind_naming(const std::string& body, bool bert) {
+  const std::string layer = body + "encoder.layer.#.";
+  const auto projection = [&](const std::string& which) {
+    return std::vector{layer + "attention.self." + which + ".*"};
+  };
+  const std::string words = bert ? "cls.predictions." : "lm_head.";
+  const std::string dense = bert ? words + "transform." : words;
+  Rules rules = {
+      same("embeddings.word", body + "embeddings.word_embeddings.weight"),
+      same("embeddings.position", body + "embeddings.position_embeddings.weight"),
+      same("embeddings.type", body + "embeddings.token_type_embeddings.weight"),
+      same("embeddings.norm.*", body + "embeddings.LayerNorm.*"),
+      {"blocks.#.f.qkv.*", {projection("query"), projection("key"), projection("value")}},
+      same("blocks.#.f.proj.*", layer + "attention.output.dense.*"),
+      same("blocks.#.f.norm.*", layer + "attention.output.LayerNorm.*"),
+      same("blocks.#.g.fc1.*", layer + "intermediate.dense.*"),
+      same("blocks.#.g.fc2.*", layer + "output.dense.*"),
+      same("blocks.#.g.norm.*", layer + "output.LayerNorm.*"),
+      same("head_dense.*", dense + "dense.*"),
+      same("head_norm.*", dense + (bert ? "LayerNorm.*" : "layer_norm.*")),
+      same("head_bias", words + "bias"),
+      same("head_pool.*", bert ? body + "pooler.dense.*" : "classifier.dense.*"),
+      same("head_out.*", bert ? "classifier.*" : "classifier.out_proj.*"),
+  };
+  return {.rules = std::move(rules),
+          .ignored = {body + "pooler.*", "*.position_ids", "*.token_type_ids", "classifier.*",
+                      "cls.seq_relationship.*"},
+          .copies = {{words + "decoder.weight", "embeddings.word"},
+                     {words + "decoder.bias", "head_bias"}}};
+}
+
 }  // namespace
+
+Encoder encoder_of(const std::string& model_type) {
+  if (model_type == "roberta") return Encoder::roberta;
+  return model_type == "bert" ? Encoder::bert : Encoder::norm_first;
+}
 
 std::string body_of(const std::string& model_type) {
   return model_type == "roberta-prelayernorm" ? "roberta_prelayernorm." : model_type + ".";
@@ -105,23 +143,35 @@ Naming hugging_face_naming(const std::string& model_type, const std::string& pre
   if (model_type == "deit") return vit_naming(prefix, true);
   if (model_type == "swin") return swin_naming(prefix);
   if (model_type == "roberta-prelayernorm") return roberta_naming(prefix);
+  if (model_type == "roberta" || model_type == "bert") {
+    return norm_behind_naming(prefix, model_type == "bert");
+  }
   throw std::logic_error("no names for the kind of model " + model_type);
 }
 
 std::string hugging_face_type(const io::TensorFiles& files) {
+  const auto any = [&](const auto& fits) {
+    return std::any_of(files.entries().begin(), files.entries().end(),
+                       [&](const auto* entry) { return fits(entry->name); });
+  };
   const auto has = [&](const std::string& end) {
-    for (const io::SafetensorsEntry* entry : files.entries()) {
-      if (entry->name.ends_with(end)) return true;
-    }
-    return false;
+    return any([&](const std::string& name) { return name.ends_with(end); });
+  };
+  const auto has_begin = [&](const std::string& begin) {
+    return any([&](const std::string& name) { return name.starts_with(begin); });
   };
   if (has("embeddings.patch_embeddings.projection.weight")) {
     if (has("embeddings.distillation_token")) return "deit";
     if (has("embeddings.cls_token")) return "vit";
     return has("relative_position_bias_table") ? "swin" : "";
   }
-  const bool text = has("embeddings.word_embeddings.weight");
-  return text && has("layer.0.attention.LayerNorm.weight") ? "roberta-prelayernorm" : "";
+  if (!has("embeddings.word_embeddings.weight")) return "";
+  if (has("layer.0.attention.LayerNorm.weight")) return "roberta-prelayernorm";
+  // Bodies alone look the same.
+  for (const char* type : {"roberta", "bert"}) {
+    if (has_begin(body_of(type) + "encoder.layer.0.attention.output.LayerNorm.")) return type;
+  }
+  return "";
 }
 
 std::string hugging_face_type(const Model& model) {
@@ -129,7 +179,10 @@ std::string hugging_face_type(const Model& model) {
     return vit->config().distillation == Distillation::none ? "vit" : "deit";
   }
   if (dynamic_cast<const PlainSwin*>(&model) != nullptr) return "swin";
-  if (dynamic_cast<const PlainRoberta*>(&model) != nullptr) return "roberta-prelayernorm";
+  if (const auto* text = dynamic_cast<const PlainRoberta*>(&model)) {
+    const Encoder encoder = text->config().encoder;
+    return encoder == Encoder::norm_first ? "roberta-prelayernorm" : std::string(name(encoder));
+  }
   throw std::invalid_argument(
       "Hugging Face transformers has no network like this one: its weights fit only the plain ViT, "
       "Swin and RoBERTa (Overrides::plain)");

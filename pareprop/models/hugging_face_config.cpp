@@ -20,7 +20,8 @@ namespace {
 using nlohmann::ordered_json;
 
 const std::vector<std::string>& supported() {
-  static const std::vector<std::string> types = {"vit", "deit", "swin", "roberta-prelayernorm"};
+  static const std::vector<std::string> types = {"vit",     "deit", "swin", "roberta-prelayernorm",
+                                                 "roberta", "bert"};
   return types;
 }
 
@@ -116,15 +117,29 @@ Overrides swin_overrides(const ConfigFile& config) {
   return sizes;
 }
 
-Overrides roberta_overrides(const ConfigFile& config) {
+bool is_of_text(const std::string& type) { return type.starts_with("roberta") || type == "bert"; }
+
+Overrides text_overrides(const ConfigFile& config, Encoder encoder) {
+  const bool bert = encoder == Encoder::bert;
   Overrides sizes = encoder_overrides(config);
-  sizes.vocabulary = config.whole("vocab_size").value_or(50265);
+  sizes.encoder = encoder;
+  sizes.vocabulary = config.whole("vocab_size").value_or(bert ? 30522 : 50265);
   sizes.positions = config.whole("max_position_embeddings").value_or(512);
   read_dropout(config, 0.1, sizes);
-  const auto padding = config.whole("pad_token_id").value_or(RobertaConfig::kPadding);
-  if (padding != RobertaConfig::kPadding) {
-    config.fail("pad_token_id", "expected " + std::to_string(RobertaConfig::kPadding) +
-                                    ", as in RoBERTa's tokenizers; got " + std::to_string(padding));
+  const auto usual = RobertaConfig{.encoder = encoder}.padding();
+  const auto padding = config.whole("pad_token_id").value_or(usual);
+  if (padding != usual) {
+    config.fail("pad_token_id", "expected " + std::to_string(usual) + ", as in " +
+                                    (bert ? "BERT" : "RoBERTa") + "'s tokenizers; got " +
+                                    std::to_string(padding));
+  }
+  const std::string positions = config.word("position_embedding_type").value_or("absolute");
+  if (positions != "absolute") {
+    config.fail("position_embedding_type",
+                "networks here have absolute ones, got " + text::in_quotes(positions));
+  }
+  if (config.flag("is_decoder").value_or(false)) {
+    config.fail("is_decoder", "networks here are encoders; expected false");
   }
   return sizes;
 }
@@ -225,21 +240,27 @@ ordered_json config_of(const SwinConfig& c) {
   return config;
 }
 
-ordered_json config_of(const RobertaConfig& c) {
+ordered_json config_of(const RobertaConfig& c, const std::string& type) {
   if (!c.qkv_bias) {
     throw std::invalid_argument(
         "Hugging Face's RoBERTa has biases of queries, keys and values, which this network does "
         "not "
         "have; use --names own");
   }
-  ordered_json config = common_config("roberta-prelayernorm", "RobertaPreLayerNormForMaskedLM");
+  const std::string family = c.encoder == Encoder::norm_first ? "RobertaPreLayerNorm"
+                             : c.encoder == Encoder::roberta  ? "Roberta"
+                                                              : "Bert";
+  ordered_json config =
+      common_config(type, family + (c.classes > 0 ? "ForSequenceClassification" : "ForMaskedLM"));
   add_encoder(config, c.width, c.depth, c.heads, c.mlp_hidden, c.eps);
   config["vocab_size"] = c.vocabulary;
   config["max_position_embeddings"] = c.positions;
   config["type_vocab_size"] = 1;
-  config["pad_token_id"] = RobertaConfig::kPadding;
-  config["bos_token_id"] = 0;
-  config["eos_token_id"] = 2;
+  config["pad_token_id"] = c.padding();
+  if (c.encoder != Encoder::bert) {
+    config["bos_token_id"] = 0;
+    config["eos_token_id"] = 2;
+  }
   config["tie_word_embeddings"] = true;
   add_dropout(config, c.drop);
   return config;
@@ -298,8 +319,8 @@ Architecture read_hugging_face(const ConfigFile& config, const Told& told,
   if (type == "swin") {
     found.sizes = swin_overrides(config);
     keys = kSwinKeys;
-  } else if (type == "roberta-prelayernorm") {
-    found.sizes = roberta_overrides(config);
+  } else if (is_of_text(type)) {
+    found.sizes = text_overrides(config, encoder_of(type));
   } else {
     found.sizes = vit_overrides(config);
     found.sizes.distillation = told.sizes.distillation;
@@ -310,14 +331,14 @@ Architecture read_hugging_face(const ConfigFile& config, const Told& told,
     }
   }
   check_agreement(config.path(), found.sizes, keys, weights, told.sizes);
-  if (type != "roberta-prelayernorm") read_labels(config, told, weights, found);
+  if (!is_of_text(type) || told.sizes.classes) read_labels(config, told, weights, found);
   found.model = base_of(told).model;
   return found;
 }
 
 std::optional<ImageInput> read_preprocessor(const std::filesystem::path& folder,
                                             const std::string& model_type) {
-  if (model_type == "roberta-prelayernorm") return std::nullopt;
+  if (is_of_text(model_type)) return std::nullopt;
   ImageInput input = model_type == "vit" ? ImageInput{kHalf, kHalf}
                                          : ImageInput{kImageNetMean, kImageNetDeviation};
   const auto path = folder / "preprocessor_config.json";
@@ -356,7 +377,9 @@ std::string hugging_face_config(const Model& model, const std::vector<std::strin
   } else if (const auto* swin = dynamic_cast<const PlainSwin*>(&model)) {
     config = config_of(swin->config());
   } else {
-    config = config_of(dynamic_cast<const PlainRoberta&>(model).config());
+    const RobertaConfig& text = dynamic_cast<const PlainRoberta&>(model).config();
+    config = config_of(text, type);
+    if (text.classes > 0) add_labels(config, text.classes, labels);
   }
   if (const auto* image = dynamic_cast<const ImageModel*>(&model)) {
     add_labels(config, image->shape().classes, labels);

@@ -100,42 +100,70 @@ at::Tensor drop_output(const torch::nn::Module& branch, const DropRates& drop,
 }
 
 SelfAttention::SelfAttention(const BlockShape& shape, DropRates drop, WeightMaker& make)
-    : heads_(shape.heads),
+    : norm_(register_module("norm", std::make_shared<NormLayer>(shape.width, shape.eps, make))),
+      heads_(shape.heads),
       drop_(drop),
-      norm_(register_module("norm", std::make_shared<NormLayer>(shape.width, shape.eps, make))),
       qkv_(register_module("qkv", std::make_shared<LinearLayer>(shape.width, 3 * shape.width, make,
                                                                 shape.qkv_bias))),
       proj_(
           register_module("proj", std::make_shared<LinearLayer>(shape.width, shape.width, make))) {}
 
 at::Tensor SelfAttention::forward(const at::Tensor& x, const BranchCall& call) {
+  return attend(norm_->forward(x), call);
+}
+
+at::Tensor SelfAttention::attend(at::Tensor x, const BranchCall& call) {
   const at::Tensor mask = call.extras.empty() ? at::Tensor() : call.extras[0];
-  const at::Tensor mixed =
-      self_attention(qkv_->forward(norm_->forward(x)), heads_,
-                     {.mask = mask, .dropout = is_training() ? drop_.dropout : 0.0});
+  const at::Tensor mixed = self_attention(
+      qkv_->forward(x), heads_, {.mask = mask, .dropout = is_training() ? drop_.dropout : 0.0});
+  x.reset();
   return drop_output(*this, drop_, proj_->forward(mixed, call.output_needed));
 }
 
 Mlp::Mlp(std::int64_t width, std::int64_t hidden, double eps, DropRates drop, WeightMaker& make)
-    : drop_(drop),
-      norm_(register_module("norm", std::make_shared<NormLayer>(width, eps, make))),
+    : norm_(register_module("norm", std::make_shared<NormLayer>(width, eps, make))),
+      drop_(drop),
       fc1_(register_module("fc1", std::make_shared<LinearLayer>(width, hidden, make))),
       fc2_(register_module("fc2", std::make_shared<LinearLayer>(hidden, width, make))) {}
 
 at::Tensor Mlp::forward(const at::Tensor& x, const BranchCall& call) {
-  return drop_output(*this, drop_,
-                     mlp(norm_->forward(x), fc1_->weight, fc1_->bias, fc2_->weight, fc2_->bias,
-                         call.output_needed));
+  return transform(norm_->forward(x), call);
 }
 
-std::vector<Block> attention_blocks(int depth, const BlockShape& shape, WeightMaker& make) {
+at::Tensor Mlp::transform(const at::Tensor& x, const BranchCall& call) {
+  return drop_output(
+      *this, drop_, mlp(x, fc1_->weight, fc1_->bias, fc2_->weight, fc2_->bias, call.output_needed));
+}
+
+at::Tensor SelfAttentionThenNorm::forward(const at::Tensor& x, const BranchCall& call) {
+  return norm_->forward(x.add(attend(x, call)));
+}
+
+at::Tensor MlpThenNorm::forward(const at::Tensor& x, const BranchCall& call) {
+  return norm_->forward(x.add(transform(x, call)));
+}
+
+namespace {
+
+template <typename F, typename G>
+std::vector<Block> blocks_of(int depth, const BlockShape& shape, WeightMaker& make) {
   std::vector<Block> blocks;
   for (int i = 0; i < depth; ++i) {
     const DropRates drop = drop_of_block(shape.drop, i, depth);
-    blocks.push_back({std::make_shared<SelfAttention>(shape, drop, make),
-                      std::make_shared<Mlp>(shape.width, shape.mlp_hidden, shape.eps, drop, make)});
+    blocks.push_back({std::make_shared<F>(shape, drop, make),
+                      std::make_shared<G>(shape.width, shape.mlp_hidden, shape.eps, drop, make)});
   }
   return blocks;
+}
+
+}  // namespace
+
+std::vector<Block> attention_blocks(int depth, const BlockShape& shape, WeightMaker& make) {
+  return blocks_of<SelfAttention, Mlp>(depth, shape, make);
+}
+
+std::vector<Block> norm_behind_blocks(int depth, const BlockShape& shape, WeightMaker& make) {
+  return blocks_of<SelfAttentionThenNorm, MlpThenNorm>(depth, shape, make);
 }
 
 }  // namespace pareprop::models

@@ -104,10 +104,14 @@ class SelfAttention : public torch::nn::Module {
   SelfAttention(const BlockShape& shape, DropRates drop, WeightMaker& make);
   at::Tensor forward(const at::Tensor& x, const BranchCall& call);
 
+ protected:
+  // What follows the norm. Frees x as soon as it is read, if nobody else has it.
+  at::Tensor attend(at::Tensor x, const BranchCall& call);
+  std::shared_ptr<NormLayer> norm_;
+
  private:
   std::int64_t heads_;
   DropRates drop_;
-  std::shared_ptr<NormLayer> norm_;
   std::shared_ptr<LinearLayer> qkv_, proj_;
 };
 
@@ -118,13 +122,35 @@ class Mlp : public torch::nn::Module {
   Mlp(std::int64_t width, std::int64_t hidden, double eps, DropRates drop, WeightMaker& make);
   at::Tensor forward(const at::Tensor& x, const BranchCall& call);
 
+ protected:
+  // What follows the norm.
+  at::Tensor transform(const at::Tensor& x, const BranchCall& call);
+  std::shared_ptr<NormLayer> norm_;
+
  private:
   DropRates drop_;
-  std::shared_ptr<NormLayer> norm_;
   std::shared_ptr<LinearLayer> fc1_, fc2_;
 };
 
-// The blocks of ViT and RoBERTa, for a stack or for plain ones.
+// The same with the norm behind the sum of input and output, which is the branch's output: for
+// Coupling::sequential.
+class SelfAttentionThenNorm : public SelfAttention {
+ public:
+  static constexpr bool skips_output = false;
+  using SelfAttention::SelfAttention;
+  at::Tensor forward(const at::Tensor& x, const BranchCall& call);
+};
+class MlpThenNorm : public Mlp {
+ public:
+  static constexpr bool skips_output = false;
+  using Mlp::Mlp;
+  at::Tensor forward(const at::Tensor& x, const BranchCall& call);
+};
+
+// The blocks of RoBERTa and BERT as they were published.
+std::vector<Block> norm_behind_blocks(int depth, const BlockShape& shape, WeightMaker& make);
+
+// The blocks of ViT and of RoBERTa with norms first, for a stack or for plain ones.
 std::vector<Block> attention_blocks(int depth, const BlockShape& shape, WeightMaker& make);
 
 }  // namespace pareprop::models

@@ -24,6 +24,26 @@ std::string_view name(Distillation distillation) {
   return "";
 }
 
+Encoder parse_encoder(std::string_view word) {
+  for (const Encoder each : {Encoder::norm_first, Encoder::roberta, Encoder::bert}) {
+    if (name(each) == word) return each;
+  }
+  throw std::invalid_argument("expected norm-first, roberta or bert, got '" + std::string(word) +
+                              "'");
+}
+
+std::string_view name(Encoder encoder) {
+  switch (encoder) {
+    case Encoder::norm_first:
+      return "norm-first";
+    case Encoder::roberta:
+      return "roberta";
+    case Encoder::bert:
+      return "bert";
+  }
+  return "";
+}
+
 void check_limits(const Overrides& change) {
   const auto at_most = [](const char* what, std::int64_t most, std::optional<std::int64_t> got) {
     if (!got || *got <= most) return;
@@ -73,11 +93,11 @@ std::vector<int> changed_depths(const std::string& family, std::vector<int> dept
 }
 
 ImageShape changed_image(const std::string& family, ImageShape image, const Overrides& change) {
-  if (change.length || change.vocabulary || change.positions) {
+  if (change.length || change.vocabulary || change.positions || change.encoder) {
     throw std::invalid_argument(
         family +
-        ": sequence length and vocabulary are for text models, but this is an "
-        "image model");
+        ": sequence length, vocabulary and encoder are for text models, but this is an image "
+        "model");
   }
   image.image_size = change.image_size.value_or(image.image_size);
   image.channels = change.channels.value_or(image.channels);

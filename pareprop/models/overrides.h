@@ -20,6 +20,15 @@ enum class Distillation { none, token, heads };
 Distillation parse_distillation(std::string_view word);
 std::string_view name(Distillation distillation);
 
+// Where a network for text has its norms, and whose it is else: before attention and MLP
+// (RobertaPreLayerNorm); or behind their sums with what they add to, which leaves ordinary networks
+// only: RoBERTa, or BERT, whose positions count from 0, padding too, and whose padding is token 0.
+enum class Encoder { norm_first, roberta, bert };
+
+// "norm-first", "roberta" or "bert". Throws std::invalid_argument.
+Encoder parse_encoder(std::string_view word);
+std::string_view name(Encoder encoder);
+
 // Changes to a named configuration.
 struct Overrides {
   // Blocks of each stage; one number holds for all stages. Empty: the model's.
@@ -32,13 +41,14 @@ struct Overrides {
   std::optional<std::int64_t> window = std::nullopt;  // side of Swin's windows in tokens
   std::optional<std::int64_t> image_size = std::nullopt;
   std::optional<std::int64_t> channels = std::nullopt;
-  std::optional<std::int64_t> classes = std::nullopt;
+  std::optional<std::int64_t> classes = std::nullopt;     // of images, or of whole texts
   std::optional<std::int64_t> length = std::nullopt;      // tokens in a sequence
   std::optional<std::int64_t> vocabulary = std::nullopt;  // number of token ids
-  std::optional<std::int64_t> positions = std::nullopt;   // rows of the table; two are for padding
+  std::optional<std::int64_t> positions = std::nullopt;   // rows of the table
   std::optional<double> norm_eps = std::nullopt;
   bool no_qkv_bias = false;  // queries, keys and values without bias
   Distillation distillation = Distillation::none;
+  std::optional<Encoder> encoder = std::nullopt;  // of text; none: norm_first
   std::optional<double> dropout = std::nullopt;
   std::optional<double> drop_path = std::nullopt;
   bool plain = false;  // the ordinary network instead of the reversible one

@@ -73,8 +73,8 @@ void Pretrained::recognise() {
       (slowfast ? std::string("the names of SlowFast; convert its .pyth file with "
                               "tools/convert_slowfast.py, and give what that writes")
                 : std::string("names that are not known; expected those of pareprop, of Hugging "
-                              "Face's ViT, DeiT, Swin or RobertaPreLayerNorm, or of timm's ViT, "
-                              "DeiT, Swin or MViTv2")));
+                              "Face's ViT, DeiT, Swin, RobertaPreLayerNorm, RoBERTa or BERT, or of "
+                              "timm's ViT, DeiT, Swin or MViTv2")));
 }
 
 void Pretrained::read_architecture() {
@@ -107,6 +107,9 @@ Architecture Pretrained::by_shapes(const Base& base) {
   Architecture found;
   found.model = base.model;
   found.sizes = told_.sizes;
+  if (told_.family == "roberta" && names_ == NamesOf::hugging_face) {
+    found.sizes.encoder = encoder_of(type_);
+  }
   if (names_ != NamesOf::pareprop) {
     assumed_ = "no config.json of the model beside " + files_.path().string() +
                ": what its shapes do not tell (" + (needs_heads_ ? "" : "heads, ") +

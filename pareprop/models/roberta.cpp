@@ -1,6 +1,7 @@
 #include "pareprop/models/roberta.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/full_like.h>
@@ -8,6 +9,7 @@
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randperm.h>
+#include <ATen/ops/tanh.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 
@@ -59,6 +61,17 @@ at::Tensor take_scored(const at::Tensor& all, const Batch& batch) {
   return all.index({batch.target.reshape({-1}).ne(kNotScored)});
 }
 
+// The position of each token, and that of padding.
+std::pair<at::Tensor, std::int64_t> positions_of(const at::Tensor& ids, const RobertaConfig& c) {
+  constexpr std::int64_t kNone = -1, kPadding = RobertaConfig::kPadding;
+  if (c.encoder == Encoder::bert) {
+    return {at::arange(ids.size(1), ids.options()).expand_as(ids), kNone};
+  }
+  // They count tokens that are not padding, from 2 on; padding has position 1.
+  const at::Tensor present = ids.ne(kPadding).to(at::kLong);
+  return {present.cumsum(1).mul_(present).add_(kPadding), kPadding};
+}
+
 BlockShape block_shape(const RobertaConfig& c) {
   return {c.width, c.heads, c.mlp_hidden, c.eps, c.drop, c.qkv_bias};
 }
@@ -76,9 +89,9 @@ void check(const RobertaConfig& c) {
   if (c.width <= 0 || c.heads <= 0 || c.width % c.heads != 0) {
     fail("width " + text(c.width) + " is not a multiple of " + text(c.heads) + " heads");
   }
-  if (c.length <= 0 || c.length > c.positions - 2) {
-    fail("sequence length " + text(c.length) + " does not fit; expected 1 to " +
-         text(c.positions - 2) + ", the positions of the model");
+  if (c.length <= 0 || c.length > c.longest()) {
+    fail("sequence length " + text(c.length) + " does not fit; expected 1 to " + text(c.longest()) +
+         ", the positions of the model");
   }
   if (c.vocabulary <= RobertaConfig::kPadding + 1) {
     fail("expected a vocabulary of more than " + text(RobertaConfig::kPadding + 1) +
@@ -99,10 +112,10 @@ RobertaEmbedding::Embedded RobertaEmbedding::forward(const Batch& batch, const P
     throw std::invalid_argument("roberta: expected token ids Long [batch, length], got " +
                                 describe(given));
   }
-  if (given.size(1) > config_.positions - 2) {
+  if (given.size(1) > config_.longest()) {
     throw std::invalid_argument("roberta: a sequence of " + std::to_string(given.size(1)) +
-                                " tokens is longer than the " +
-                                std::to_string(config_.positions - 2) + " positions of the model");
+                                " tokens is longer than the " + std::to_string(config_.longest()) +
+                                " positions of the model");
   }
   if (batch.mask.defined() &&
       (batch.mask.sizes() != given.sizes() || batch.mask.scalar_type() != at::kBool)) {
@@ -111,12 +124,9 @@ RobertaEmbedding::Embedded RobertaEmbedding::forward(const Batch& batch, const P
         " for " + describe(given));
   }
   const at::Tensor ids = within_vocabulary(given, config_.vocabulary, pass);
-  // Positions count tokens that are not padding, from 2 on; padding has position 1.
-  const at::Tensor present = ids.ne(RobertaConfig::kPadding).to(at::kLong);
-  const at::Tensor positions = present.cumsum(1).mul_(present).add_(RobertaConfig::kPadding);
-  constexpr std::int64_t kPadding = RobertaConfig::kPadding;
-  const TableRows words = rows_of(word_, ids, kPadding);
-  at::Tensor x = words.rows.add(rows_of(position_, positions, kPadding).rows).add(type_);
+  const TableRows words = rows_of(word_, ids, config_.padding());
+  const auto [positions, unused] = positions_of(ids, config_);
+  at::Tensor x = words.rows.add(rows_of(position_, positions, unused).rows).add(type_);
   x = norm_->forward(x);
   if (!is_training()) return {x, words.table};
   RandomStream random(pass.random_key({~std::uint64_t{0}}));
@@ -130,7 +140,16 @@ RobertaBase::RobertaBase(const RobertaConfig& config, WeightMaker& make) : confi
 }
 
 void RobertaBase::add_head(std::int64_t features, WeightMaker& make) {
-  norm_ = register_module("norm", std::make_shared<NormLayer>(features, config_.eps, make));
+  if (config_.encoder == Encoder::norm_first) {
+    norm_ = register_module("norm", std::make_shared<NormLayer>(features, config_.eps, make));
+  }
+  if (classifies()) {
+    head_pool_ =
+        register_module("head_pool", std::make_shared<LinearLayer>(features, config_.width, make));
+    head_out_ = register_module(
+        "head_out", std::make_shared<LinearLayer>(config_.width, config_.classes, make));
+    return;
+  }
   head_dense_ =
       register_module("head_dense", std::make_shared<LinearLayer>(features, config_.width, make));
   head_norm_ =
@@ -138,7 +157,7 @@ void RobertaBase::add_head(std::int64_t features, WeightMaker& make) {
   head_bias_ = make.constant(*this, "head_bias", {config_.vocabulary}, 0.0);
 }
 
-RobertaBase::Guesses RobertaBase::guess(const Batch& batch, const ForwardOptions& options) {
+RobertaBase::Read RobertaBase::read(const Batch& batch, const ForwardOptions& options) {
   const auto pass = pass_for(options);
   const auto [x, words] = embedding_->forward(batch, *pass);
   at::Tensor score_bias;
@@ -147,24 +166,36 @@ RobertaBase::Guesses RobertaBase::guess(const Batch& batch, const ForwardOptions
     score_bias = at::zeros({}, x.options()).masked_fill(padded, -1e9);
   }
   at::Tensor h = encode(x, score_bias, options, pass);
-  if (batch.target.defined()) {
+  if (classifies()) {
+    h = h.select(1, 0);
+  } else if (batch.target.defined()) {
     h = take_scored(h.reshape({-1, h.size(-1)}), batch);
   }
-  return {head_norm_->forward(at::gelu(run_outside(*head_dense_, norm_->forward(h)))), words};
+  return {norm_ ? norm_->forward(h) : h, words};
+}
+
+RobertaBase::Guesses RobertaBase::guess(const Batch& batch, const ForwardOptions& options) {
+  const auto [h, words] = read(batch, options);
+  return {head_norm_->forward(at::gelu(run_outside(*head_dense_, h))), words};
 }
 
 at::Tensor RobertaBase::forward(const Batch& batch, const ForwardOptions& options) {
+  if (classifies()) {
+    return head_out_->forward(at::tanh(head_pool_->forward(read(batch, options).h)));
+  }
   const auto [h, words] = guess(batch, options);
   return table_products(h, words, head_bias_, precision());
 }
 
 Model::ScoredLoss RobertaBase::scored_loss(const Batch& batch, const ForwardOptions& options) {
+  if (classifies()) return Model::scored_loss(batch, options);
   const auto [h, words] = guess(batch, options);
   const TableLoss made = table_loss(h, words, head_bias_, row_targets(batch), precision());
   return {made.loss, made.scores};
 }
 
 at::Tensor RobertaBase::row_targets(const Batch& batch) const {
+  if (classifies()) return batch.target;
   return take_scored(batch.target.reshape({-1}), batch);
 }
 
@@ -173,12 +204,18 @@ Batch RobertaBase::example(std::int64_t batch, std::uint64_t seed) const {
   if (device.is_meta()) {
     const at::Tensor ids =
         at::empty({batch, config_.length}, at::TensorOptions(at::kLong).device(device));
-    return {.input = ids, .target = at::empty_like(ids)};
+    return {.input = ids,
+            .target = classifies() ? at::empty({batch}, ids.options()) : at::empty_like(ids)};
   }
   const auto generator = at::detail::createCPUGenerator(seed);
   const at::Tensor ids =
       at::randint(RobertaConfig::kPadding + 1, config_.vocabulary, {batch, config_.length},
                   generator, at::TensorOptions(at::kLong));
+  if (classifies()) {
+    const at::Tensor target =
+        at::randint(config_.classes, {batch}, generator, at::TensorOptions(at::kLong));
+    return {.input = ids.to(device), .target = target.to(device)};
+  }
   const std::int64_t tokens = batch * config_.length;
   at::Tensor chosen = at::zeros({tokens}, at::kBool);
   chosen.index_fill_(
@@ -191,10 +228,21 @@ Batch RobertaBase::example(std::int64_t batch, std::uint64_t seed) const {
   return made;
 }
 
+bool classifies_texts(const Model& model) {
+  const auto* const text = dynamic_cast<const RobertaBase*>(&model);
+  return text != nullptr && text->config().classes > 0;
+}
+
 RevRoberta::RevRoberta(const RobertaConfig& config, const WeightOptions& weights)
     : RevRoberta(config, WeightMaker(weights)) {}
 
 RevRoberta::RevRoberta(const RobertaConfig& config, WeightMaker make) : RobertaBase(config, make) {
+  if (config.encoder != Encoder::norm_first) {
+    throw std::invalid_argument(
+        "roberta: norms behind the sums, as " + std::string(models::name(config.encoder)) +
+        " has them, cannot be undone, so such an encoder cannot be reversible; expected the "
+        "ordinary network, or the encoder norm-first");
+  }
   stack_ = add_stack(*this, "blocks", attention_blocks(config.depth, block_shape(config), make));
   add_head(features_of(config.ending, config.width), make);
 }
@@ -210,8 +258,12 @@ PlainRoberta::PlainRoberta(const RobertaConfig& config, const WeightOptions& wei
 
 PlainRoberta::PlainRoberta(const RobertaConfig& config, WeightMaker make)
     : RobertaBase(config, make) {
-  stack_ = add_stack(*this, "blocks", attention_blocks(config.depth, block_shape(config), make),
-                     Coupling::residual);
+  const BlockShape shape = block_shape(config);
+  stack_ = config.encoder == Encoder::norm_first
+               ? add_stack(*this, "blocks", attention_blocks(config.depth, shape, make),
+                           Coupling::residual)
+               : add_stack(*this, "blocks", norm_behind_blocks(config.depth, shape, make),
+                           Coupling::sequential);
   add_head(config.width, make);
 }
 

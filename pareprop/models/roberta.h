@@ -3,16 +3,16 @@
 #include <cstdint>
 #include <memory>
 
-#include "pareprop/models/ending.h"
 #include "pareprop/models/layers.h"
 #include "pareprop/models/model.h"
+#include "pareprop/models/overrides.h"
 
 namespace pareprop::models {
 
 struct RobertaConfig {
   std::int64_t vocabulary = 50265;
-  std::int64_t positions = 514;  // rows of the table; the first two are for padding
-  std::int64_t length = 512;     // tokens of a sequence, at most positions - 2
+  std::int64_t positions = 514;  // rows of the table
+  std::int64_t length = 512;     // tokens of a sequence, at most longest()
   std::int64_t width = 768;
   int depth = 12;
   std::int64_t heads = 12;
@@ -21,8 +21,14 @@ struct RobertaConfig {
   DropRates drop = {.dropout = 0.1, .drop_path = 0.0};
   bool qkv_bias = true;
   Ending ending = Ending::concat;  // of the reversible network
+  Encoder encoder = Encoder::norm_first;
+  std::int64_t classes = 0;  // of whole texts; 0: words are guessed
 
-  static constexpr std::int64_t kPadding = 1;  // the token id
+  static constexpr std::int64_t kPadding = 1;  // the token id, but for BERT
+  std::int64_t padding() const { return encoder == Encoder::bert ? 0 : kPadding; }
+  // The row of the first position; those before it are for padding.
+  std::int64_t first_position() const { return encoder == Encoder::bert ? 0 : kPadding + 1; }
+  std::int64_t longest() const { return positions - first_position(); }
 };
 
 // The elements of `target`, token ids, that are scored: Long.
@@ -48,7 +54,8 @@ class RobertaEmbedding : public torch::nn::Module {
   std::shared_ptr<NormLayer> norm_;
 };
 
-// The pre-norm masked language model. Scores are made at scored positions only.
+// A masked language model, whose scores are made at scored positions only; or, with classes, a
+// network that reads the first token of a text.
 class RobertaBase : public Model {
  public:
   at::Tensor forward(const Batch& batch, const ForwardOptions& options = {}) override;
@@ -59,8 +66,8 @@ class RobertaBase : public Model {
   const RobertaConfig& config() const { return config_; }
 
  protected:
-  // `features` is the width of what the head reads.
   RobertaBase(const RobertaConfig& config, WeightMaker& make);
+  // `features` is the width of what follows the blocks.
   void add_head(std::int64_t features, WeightMaker& make);
 
   // All blocks: (batch, length, width) -> (batch, length, features).
@@ -77,12 +84,22 @@ class RobertaBase : public Model {
     at::Tensor words;  // the table
   };
   Guesses guess(const Batch& batch, const ForwardOptions& options);
+  // What follows the blocks, behind the last norm: of the scored tokens, or of the first of a text.
+  struct Read {
+    at::Tensor h;
+    at::Tensor words;
+  };
+  Read read(const Batch& batch, const ForwardOptions& options);
+  bool classifies() const { return config_.classes > 0; }
 
   std::shared_ptr<RobertaEmbedding> embedding_;
-  std::shared_ptr<NormLayer> norm_, head_norm_;
-  std::shared_ptr<LinearLayer> head_dense_;
+  std::shared_ptr<NormLayer> norm_, head_norm_;                     // norm_ null: none
+  std::shared_ptr<LinearLayer> head_dense_, head_pool_, head_out_;  // the last two of classes
   at::Tensor head_bias_;
 };
+
+// Whether it gives the scores of classes of whole texts.
+bool classifies_texts(const Model& model);
 
 // Two streams that start as the embedding; the head reads their ending.
 class RevRoberta : public RobertaBase {

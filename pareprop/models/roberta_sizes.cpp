@@ -10,10 +10,9 @@ namespace pareprop::models {
 namespace {
 
 RobertaConfig with(RobertaConfig config, const Overrides& change) {
-  if (change.image_size || change.channels || change.classes) {
+  if (change.image_size || change.channels) {
     throw std::invalid_argument(
-        "roberta: image size, channels and classes are for image models, but this is a text "
-        "model");
+        "roberta: image size and channels are for image models, but this is a text model");
   }
   if (change.width) {
     config.mlp_hidden = config.mlp_hidden * *change.width / config.width;
@@ -29,8 +28,10 @@ RobertaConfig with(RobertaConfig config, const Overrides& change) {
   refuse("distillation token", change.distillation != Distillation::none);
   config.depth = changed_depths("roberta", {config.depth}, change).front();
   config.positions = change.positions.value_or(config.positions);
-  config.length = change.length.value_or(std::min(config.length, config.positions - 2));
-  config.positions = std::max(config.positions, config.length + 2);
+  config.encoder = change.encoder.value_or(config.encoder);
+  config.classes = change.classes.value_or(0);
+  config.length = change.length.value_or(std::min(config.length, config.longest()));
+  config.positions = std::max(config.positions, config.length + config.first_position());
   config.vocabulary = change.vocabulary.value_or(config.vocabulary);
   refuse("class token", change.class_token);
   config.ending = changed_ending("roberta", change);

@@ -188,7 +188,8 @@ class Reader {
       if (in_file == nullptr) continue;
       found = true;
       const Shape& shape = files_.entry(*in_file).shape;
-      if (name != "head.weight" || shape.size() != 2 || shape[1] != parameter.size(1)) continue;
+      const bool of_classes = name == "head.weight" || name == "head_out.weight";
+      if (!of_classes || shape.size() != 2 || shape[1] != parameter.size(1)) continue;
       theirs = shape[0];
       ours = parameter.size(0);
     }

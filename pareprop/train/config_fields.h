@@ -28,7 +28,8 @@ void visit_fields(Config& c, Visit&& visit) {
       c.image_size);
   visit("seq_len", "Tokens in a sequence; none: 128", c.seq_len);
   visit("positions",
-        "Rows of a text model's table of positions, two of them for padding; none: the model's",
+        "Rows of a text model's table of positions, two of them for padding (none in BERT's); "
+        "none: the model's",
         c.positions);
   visit("embeddings",
         "Rows of a text model's table of words; none: as many as the tokenizer has tokens",
@@ -39,6 +40,10 @@ void visit_fields(Config& c, Visit&& visit) {
         "Of DeiT, in an ordinary ViT: none, token (a second token beside the class token), or "
         "heads (that token has a head too)",
         c.distillation);
+  visit("encoder",
+        "Of a text model: norm-first, or with norms behind the sums, for ordinary networks only, "
+        "roberta or bert; none: norm-first",
+        c.encoder);
   visit("ending",
         "What follows the stacks of a reversible network reads of their streams: concat (both side "
         "by side), sum, mean, y1, y2, or sum-x (the sum minus the stack's input, which nearly "

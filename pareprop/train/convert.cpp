@@ -22,6 +22,20 @@ void expect_convertible(const TrainedRun& run, models::Ending ending) {
         "by putting both streams side by side, those of the ordinary one by a layer; train a "
         "reversible one from the start, or convert a ViT or Swin");
   }
+  const auto* const text = dynamic_cast<const models::RobertaBase*>(run.model.get());
+  if (text != nullptr && text->config().encoder != models::Encoder::norm_first) {
+    throw std::invalid_argument(
+        "an encoder with norms behind its sums cannot be reversible, as what such a norm takes "
+        "away "
+        "is lost: this is " +
+        std::string(models::name(text->config().encoder)) +
+        "; expected one with norms first (RobertaPreLayerNorm)");
+  }
+  if (models::classifies_texts(*run.model)) {
+    throw std::invalid_argument(
+        "a network that gives classes of whole texts cannot be trained here; expected one that "
+        "guesses words (RobertaPreLayerNormForMaskedLM)");
+  }
   if (ending == models::Ending::concat) {
     throw std::invalid_argument(
         "the ending concat is twice as wide as what the pretrained layers behind the blocks read; "

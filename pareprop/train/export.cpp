@@ -9,6 +9,7 @@
 #include "pareprop/io/atomic_file.h"
 #include "pareprop/models/hugging_face.h"
 #include "pareprop/models/hugging_face_config.h"
+#include "pareprop/models/roberta.h"
 #include "pareprop/models/timm.h"
 #include "pareprop/models/timm_config.h"
 #include "pareprop/models/weights.h"
@@ -48,6 +49,11 @@ void write_timm(const TrainedRun& run, const fs::path& folder) {
 }
 
 void write_own(const TrainedRun& run, const fs::path& folder) {
+  if (models::classifies_texts(*run.model)) {
+    throw std::invalid_argument(
+        "the folder of a run is for images or for text with words to guess, and this network gives "
+        "classes of whole texts; expected --names hugging-face");
+  }
   TrainConfig config = run.config;
   config.weights.clear();
   config.resume.clear();
@@ -67,7 +73,8 @@ void write_own(const TrainedRun& run, const fs::path& folder) {
 }
 
 // For networks that only pareprop has.
-std::invalid_argument with_advice(const std::invalid_argument& error) {
+std::invalid_argument with_advice(const std::invalid_argument& error, ExportNames names) {
+  if (names == ExportNames::own) return error;
   return std::invalid_argument(std::string(error.what()) +
                                "; --names own writes it with our own names");
 }
@@ -99,7 +106,7 @@ void export_run(const TrainedRun& run, const fs::path& folder, ExportNames names
     fs::rename(partial, whole);
   } catch (const std::invalid_argument& error) {
     fs::remove_all(partial);
-    throw with_advice(error);
+    throw with_advice(error, names);
   } catch (...) {
     std::error_code ignored;
     fs::remove_all(partial, ignored);

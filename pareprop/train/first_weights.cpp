@@ -34,6 +34,9 @@ TrainConfig network_config(const models::Architecture& architecture) {
   if (sizes.distillation != models::Distillation::none) {
     config.distillation = models::name(sizes.distillation);
   }
+  if (sizes.encoder.value_or(models::Encoder::norm_first) != models::Encoder::norm_first) {
+    config.encoder = models::name(*sizes.encoder);
+  }
   config.dropout = sizes.dropout;
   config.drop_path = sizes.drop_path;
   return config;
@@ -65,8 +68,11 @@ FirstWeights::FirstWeights(const fs::path& path) : pretrained_(path) {
     read_run(folder);
     return;
   }
-  tokenizer_ = tokenizer_in(folder);
-  if (pretrained_.architecture()) read_architecture(*pretrained_.architecture());
+  const auto& architecture = pretrained_.architecture();
+  // BERT's tokenizers have another algorithm, which is not here.
+  const bool bert = architecture && architecture->sizes.encoder == models::Encoder::bert;
+  if (!bert) tokenizer_ = tokenizer_in(folder);
+  if (architecture) read_architecture(*architecture);
 }
 
 void FirstWeights::read_architecture(const models::Architecture& architecture) {

@@ -15,6 +15,7 @@
 #include "pareprop/data/text/token_masking.h"
 #include "pareprop/io/input_file.h"
 #include "pareprop/models/image_model.h"
+#include "pareprop/models/roberta.h"
 #include "pareprop/train/model_for_data.h"
 
 namespace pareprop::train {
@@ -34,6 +35,12 @@ std::vector<std::vector<Guess>> best(const at::Tensor& scores, int top, Name nam
     }
   }
   return rows;
+}
+
+auto class_names_of(const TrainedRun& run) {
+  return [&names = run.class_names](std::int64_t i) {
+    return names.empty() ? "class " + std::to_string(i) : names.at(static_cast<std::size_t>(i));
+  };
 }
 
 data::Image read_image(const std::filesystem::path& file) {
@@ -65,22 +72,19 @@ std::vector<Guess> predict_image(const TrainedRun& run, const std::filesystem::p
   c10::NoGradGuard no_grad;
   const at::Tensor scores =
       run.model->forward(to_model({.input = pixels, .target = {}}, *run.model));
-  const auto name = [&](std::int64_t i) {
-    return run.class_names.empty() ? "class " + std::to_string(i)
-                                   : run.class_names.at(static_cast<std::size_t>(i));
-  };
-  return best(scores, top, name).front();
+  return best(scores, top, class_names_of(run)).front();
 }
 
-std::vector<std::vector<Guess>> predict_masks(const TrainedRun& run, std::string_view text,
-                                              int top) {
+std::vector<std::vector<Guess>> predict_text(const TrainedRun& run, std::string_view text,
+                                             int top) {
   if (dynamic_cast<const models::ImageModel*>(run.model.get()) != nullptr) {
     throw std::invalid_argument("the run was trained on images: expected the path of an image");
   }
   if (!run.tokenizer) {
     throw std::invalid_argument("there is no tokenizer beside " + run.weights);
   }
-  if (text.find(data::kMaskText) == std::string_view::npos) {
+  const bool classifies = models::classifies_texts(*run.model);
+  if (!classifies && text.find(data::kMaskText) == std::string_view::npos) {
     throw std::invalid_argument("expected a text with <mask> in the place of the word to guess");
   }
   const std::vector<std::int64_t> ids = data::encode_masked(*run.tokenizer, text);
@@ -90,9 +94,13 @@ std::vector<std::vector<Guess>> predict_masks(const TrainedRun& run, std::string
                                 ": shorten the text");
   }
   const at::Tensor input = at::tensor(ids).unsqueeze(0);
+  c10::NoGradGuard no_grad;
+  if (classifies) {
+    const data::Batch whole{.input = input, .target = {}};
+    return best(run.model->forward(to_model(whole, *run.model)), top, class_names_of(run));
+  }
   const at::Tensor target = at::full_like(input, data::kNotScored);
   target.masked_fill_(input.eq(run.tokenizer->mask()), run.tokenizer->mask());
-  c10::NoGradGuard no_grad;
   const at::Tensor scores =
       run.model->forward(to_model({.input = input, .target = target}, *run.model));
   return best(scores, top, [&](std::int64_t id) {

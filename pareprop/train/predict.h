@@ -18,10 +18,9 @@ struct Guess {
 // std::invalid_argument when the run is of text.
 std::vector<Guess> predict_image(const TrainedRun& run, const std::filesystem::path& file, int top);
 
-// The `top` likeliest tokens for each "<mask>" in the text, in order. Throws std::invalid_argument
-// when there is none, when the text is too long for the network or not UTF-8, and when the run is
-// of images.
-std::vector<std::vector<Guess>> predict_masks(const TrainedRun& run, std::string_view text,
-                                              int top);
+// The `top` likeliest tokens for each "<mask>" in the text, in order; of a network for classes of
+// texts, the likeliest of those. Throws std::invalid_argument when there is no mask to guess, when
+// the text is too long for the network or not UTF-8, and when the run is of images.
+std::vector<std::vector<Guess>> predict_text(const TrainedRun& run, std::string_view text, int top);
 
 }  // namespace pareprop::train

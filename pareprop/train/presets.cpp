@@ -113,6 +113,16 @@ void fine_tune(TrainConfig& c) {
   c.label_smoothing = 0.1;
 }
 
+// A few hundred samples: the new head is noise for most of a short run otherwise.
+void fine_tune_few(TrainConfig& c) {
+  fine_tune(c);
+  c.batch = 16;
+  c.epochs = 50;
+  c.head_steps = 100;
+  c.layer_decay = 0.65;
+  c.learning_rate = 1e-4;
+}
+
 // The network stays as it is: few weights are trained, and no step can harm the others.
 void fine_tune_head(TrainConfig& c) {
   c.batch = 32;
@@ -132,6 +142,8 @@ const std::vector<Preset>& presets() {
   static const std::vector<Preset> all = {
       {"fashion", "a small RevViT on Fashion-MNIST, minutes on two cores", fashion},
       {"fine-tune", "weights of another task (--weights) on a small data set", fine_tune},
+      {"fine-tune-few", "the same for a few hundred samples: the head first, then everything",
+       fine_tune_few},
       {"fine-tune-head", "the same, but only the head is trained", fine_tune_head},
       {"minrev-cifar", "minREV's recipe for CIFAR-10, with the network vit_cifar", minrev_cifar},
       {"rev-vit-small", "Rev-ViT-S on ImageNet as SlowFast trains it (512 images per step)",

@@ -58,6 +58,8 @@ TrainedRun load_pretrained(const fs::path& path, c10::Device device) {
                weights.shape()->channels, loaded);
     loaded.class_names = weights.labels();
   } else {
+    change.classes = weights.pretrained().architecture()->sizes.classes;
+    loaded.class_names = weights.labels();
     loaded.tokenizer_folder = weights.tokenizer();
     if (!loaded.tokenizer_folder.empty()) {
       loaded.tokenizer = data::load_tokenizer(loaded.tokenizer_folder);

@@ -253,6 +253,11 @@ models::Distillation distillation_of(const std::string& word) {
   return word.empty() ? models::Distillation::none : models::parse_distillation(word);
 }
 
+std::optional<models::Encoder> encoder_of(const std::string& word) {
+  if (word.empty()) return std::nullopt;
+  return models::parse_encoder(word);
+}
+
 std::optional<models::Ending> ending_of(const std::string& word) {
   if (word.empty()) return std::nullopt;
   return models::parse_ending(word);
@@ -281,6 +286,9 @@ void check_network(const TrainConfig& c) {
       !c.norm_eps || (*c.norm_eps > 0.0 && *c.norm_eps <= 1.0), "norm_eps",
       "expected more than 0 and at most 1, such as 1e-6, got " + text_of(c.norm_eps.value_or(0.0)));
   parsed("distillation", c.distillation, distillation_of);
+  expect_field(parsed("encoder", c.encoder, encoder_of) != models::Encoder::bert, "encoder",
+               "BERT's tokenizers (WordPiece) are not read here, so it cannot be trained; expected "
+               "norm-first or roberta");
   parsed("ending", c.ending, ending_of);
   share("dropout", c.dropout.value_or(0.0));
   share("drop_path", c.drop_path.value_or(0.0));
@@ -431,6 +439,7 @@ models::Overrides overrides_of(const TrainConfig& config) {
           .norm_eps = config.norm_eps,
           .no_qkv_bias = config.no_qkv_bias,
           .distillation = distillation_of(config.distillation),
+          .encoder = encoder_of(config.encoder),
           .dropout = config.dropout,
           .drop_path = config.drop_path,
           .plain = config.plain,
@@ -445,12 +454,13 @@ struct NetworkField {
   bool adapts = false;  // weights of another value are adapted, or it is none of theirs
 };
 constexpr NetworkField kNetworkFields[] = {
-    {"model"},           {"plain"},         {"depth"},
-    {"width"},           {"heads"},         {"mlp_ratio"},
-    {"patch"},           {"window", true},  {"image_size", true},
-    {"positions", true}, {"embeddings"},    {"norm_eps"},
-    {"no_qkv_bias"},     {"distillation"},  {"ending"},
-    {"class_token"},     {"dropout", true}, {"drop_path", true}};
+    {"model"},           {"plain"},        {"depth"},
+    {"width"},           {"heads"},        {"mlp_ratio"},
+    {"patch"},           {"window", true}, {"image_size", true},
+    {"positions", true}, {"embeddings"},   {"norm_eps"},
+    {"no_qkv_bias"},     {"distillation"}, {"encoder"},
+    {"ending"},          {"class_token"},  {"dropout", true},
+    {"drop_path", true}};
 
 // As text; empty: not given.
 std::string value_of(const TrainConfig& config, std::string_view key) {

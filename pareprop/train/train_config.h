@@ -40,6 +40,7 @@ struct TrainConfig {
   std::optional<double> norm_eps = std::nullopt;
   bool no_qkv_bias = false;
   std::string distillation = {};
+  std::string encoder = {};
   std::string ending = {};
   bool class_token = false;
   std::optional<double> dropout = std::nullopt;

@@ -100,7 +100,20 @@ TEST(EveryFamily, PlainNetworksHaveTheGradientsOfOrdinaryAutogradUnderEveryPlan)
        {Small{"vit_tiny", {.depths = {4}, .width = 48, .image_size = 64}},
         Small{"swin_tiny", {.depths = {2, 1, 3, 0}, .width = 24, .image_size = 64}},
         Small{"mvit_cifar", {.depths = {2, 1, 3}, .width = 16}},
-        Small{"roberta_base", {.depths = {3}, .width = 48, .length = 24, .vocabulary = 101}}}) {
+        Small{"roberta_base", {.depths = {3}, .width = 48, .length = 24, .vocabulary = 101}},
+        Small{"roberta_base",
+              {.depths = {3},
+              .width = 48,
+              .length = 24,
+              .vocabulary = 101,
+              .encoder = Encoder::roberta}},
+        Small{"roberta_base",
+              {.depths = {2},
+              .width = 48,
+              .classes = 5,
+              .length = 24,
+              .vocabulary = 101,
+              .encoder = Encoder::bert}}}) {
     Overrides changed = overrides;
     changed.dropout = 0.1;
     changed.drop_path = 0.2;

@@ -1,6 +1,7 @@
 #include "pareprop/models/roberta.h"
 
 #include <ATen/ops/full.h>
+#include <ATen/ops/linspace.h>
 #include <ATen/ops/ones_like.h>
 #include <gtest/gtest.h>
 
@@ -73,6 +74,68 @@ TEST(Roberta, LongTextsHaveAsManyPositions) {
   const Batch batch = model->example(1, 1);
   EXPECT_EQ(batch.input.size(1), 700);
   EXPECT_EQ(model->forward(batch).size(1), 101);
+}
+
+TEST(Roberta, NormsBehindTheSumsAreOfOrdinaryNetworksOnly) {
+  for (const Encoder encoder : {Encoder::roberta, Encoder::bert}) {
+    Overrides overrides = kSmall;
+    overrides.encoder = encoder;
+    try {
+      make_model("roberta_base", overrides, {.device = at::kMeta});
+      ADD_FAILURE() << "not refused";
+    } catch (const std::invalid_argument& error) {
+      EXPECT_NE(std::string(error.what()).find("cannot be reversible"), std::string::npos);
+    }
+    overrides.plain = true;
+    const auto model = make_model("roberta_base", overrides, {.device = at::kMeta});
+    EXPECT_EQ(model->coupling(), Coupling::sequential);
+    EXPECT_THROW(model->set_mode(Mode::pareprop), std::invalid_argument);
+    EXPECT_FALSE(model->named_parameters().contains("norm.weight"));
+  }
+  EXPECT_THROW(make_model("vit_tiny", {.encoder = Encoder::roberta}), std::invalid_argument);
+  for (const Encoder each : {Encoder::norm_first, Encoder::roberta, Encoder::bert}) {
+    EXPECT_EQ(parse_encoder(name(each)), each);
+  }
+  EXPECT_THROW(parse_encoder("gpt"), std::invalid_argument);
+}
+
+TEST(Roberta, BertCountsPositionsFromZero) {
+  Overrides overrides = kSmall;
+  overrides.plain = true;
+  overrides.encoder = Encoder::bert;
+  overrides.positions = overrides.length;
+  auto model = make_model("roberta_base", overrides);
+  model->eval();
+  const auto scores = [&](std::int64_t tokens) {
+    return model->forward({.input = at::full({1, tokens}, 1, at::kLong), .target = {}});
+  };
+  const at::Tensor two = scores(2), three = scores(3);
+  {
+    at::NoGradGuard guard;
+    model->named_parameters()["embeddings.position"][2].add_(at::linspace(0, 1, 48));
+  }
+  EXPECT_TRUE(scores(2).equal(two));
+  EXPECT_FALSE(scores(3).allclose(three));
+  EXPECT_EQ(scores(24).size(1), 24);
+  EXPECT_THROW(scores(25), std::invalid_argument);
+}
+
+TEST(Roberta, ClassesAreOfWholeTexts) {
+  for (const bool plain : {false, true}) {
+    Overrides overrides = kSmall;
+    overrides.plain = plain;
+    overrides.classes = 5;
+    auto model = make_model("roberta_base", overrides);
+    EXPECT_TRUE(classifies_texts(*model));
+    const Batch batch = model->example(3, 1);
+    EXPECT_EQ(batch.target.sizes(), (at::IntArrayRef{3}));
+    EXPECT_EQ(model->forward(batch).sizes(), (at::IntArrayRef{3, 5}));
+    model->loss(batch).backward();
+    for (const auto& parameter : model->named_parameters()) {
+      EXPECT_TRUE(parameter.value().grad().defined()) << parameter.key();
+    }
+  }
+  EXPECT_FALSE(classifies_texts(*make_model("roberta_base", kSmall)));
 }
 
 TEST(Roberta, BadInputIsRefused) {

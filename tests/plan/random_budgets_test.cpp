@@ -36,8 +36,11 @@ struct RandomCase {
   StepShape shape;
 
   std::string words() const {
-    return (overrides.plain ? "plain " : "") + model + ", batch " + std::to_string(shape.batch) +
-           ", " + std::string(name(shape.precision)) +
+    return (overrides.plain ? "plain " : "") + model +
+           (overrides.ending ? " " + std::string(name(*overrides.ending)) : "") +
+           (overrides.class_token ? " class token" : "") +
+           (overrides.encoder ? " " + std::string(name(*overrides.encoder)) : "") + ", batch " +
+           std::to_string(shape.batch) + ", " + std::string(name(shape.precision)) +
            (shape.arithmetic == Arithmetic::exact ? " exact" : "");
   }
 };
@@ -100,6 +103,13 @@ class RandomBudgets : public ::testing::Test {
         c.overrides.width = 48 * (1 + below(4));
         c.overrides.length = 16 + below(100);
         c.overrides.vocabulary = 500 + below(3000);
+        if (plain && below(2) == 0) c.overrides.encoder = models::Encoder::roberta;
+    }
+    if (!plain && c.model != "mvit_cifar" && below(2) == 0) {
+      constexpr models::Ending kEndings[] = {models::Ending::sum, models::Ending::mean,
+                                             models::Ending::y2, models::Ending::sum_minus_x};
+      c.overrides.ending = kEndings[below(4)];
+      c.overrides.class_token = c.model == "vit_cifar" && below(2) == 0;
     }
     c.shape.batch = 1 + below(12);
     c.shape.precision = below(2) == 0 ? Precision::fp32 : Precision::bf16;

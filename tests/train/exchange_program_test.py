@@ -25,9 +25,16 @@ SCORES = 1e-4  # relative to the largest score
 try:
     import transformers
     from transformers import (
+        BertConfig,
+        BertForMaskedLM,
+        BertForSequenceClassification,
+        BertModel,
         DeiTConfig,
         DeiTForImageClassification,
         DeiTForImageClassificationWithTeacher,
+        RobertaConfig,
+        RobertaForMaskedLM,
+        RobertaForSequenceClassification,
         RobertaPreLayerNormConfig,
         RobertaPreLayerNormForMaskedLM,
         SwinConfig,
@@ -191,24 +198,49 @@ class HuggingFace(Exchange):
                 config = SwinConfig(image_size=size, num_labels=9, depths=[2, 2, 2, 2], **unless_whole(embed_dim=24))
                 self.image_case(SwinForImageClassification(config), size, f"Swin-T, images of {size}")
 
-    def test_roberta_of_an_odd_vocabulary(self):
-        config = RobertaPreLayerNormConfig(vocab_size=1237, num_hidden_layers=2, max_position_embeddings=131,
-                                           **encoder())
-        model = shaken(RobertaPreLayerNormForMaskedLM(config))
+    def text_case(self, kind, config):
+        model = shaken(kind(config))
         saved = self.folder / "saved"
         model.save_pretrained(saved)
-        ids = torch.randint(3, 1237, (3, 50))
+        ids = torch.randint(3, config.vocab_size, (3, 50))
         mask = torch.ones_like(ids)
         mask[1, 40:], mask[2, 20:] = 0, 0
-        ids[mask == 0] = 1
-        with torch.no_grad():
-            expected = model(input_ids=ids, attention_mask=mask).logits
-        seen = mask.bool()
+        ids[mask == 0] = config.pad_token_id
         inputs = {"input_ids": ids, "attention_mask": mask}
-        self.same(self.scores(inputs, "--weights", saved)[seen], expected[seen], "RoBERTa, pre-norm")
-        again = RobertaPreLayerNormForMaskedLM.from_pretrained(self.exported(saved)).eval()
         with torch.no_grad():
-            self.same(again(**inputs).logits[seen], expected[seen], "RoBERTa, exported")
+            expected = model(**inputs).logits
+        seen = mask.bool() if expected.dim() == 3 else slice(None)
+        self.same(self.scores(inputs, "--weights", saved)[seen], expected[seen], kind.__name__)
+        again, report = kind.from_pretrained(self.exported(saved), output_loading_info=True)
+        self.assertFalse(any(report[kind] for kind in ("missing_keys", "unexpected_keys", "mismatched_keys")), report)
+        with torch.no_grad():
+            self.same(again.eval()(**inputs).logits[seen], expected[seen], kind.__name__ + ", exported")
+        return again
+
+    def test_roberta_of_an_odd_vocabulary(self):
+        sizes = dict(vocab_size=1237, num_hidden_layers=2, max_position_embeddings=131) | encoder()
+        self.text_case(RobertaPreLayerNormForMaskedLM, RobertaPreLayerNormConfig(**sizes))
+
+    def test_roberta_with_norms_behind(self):
+        sizes = dict(vocab_size=1237, num_hidden_layers=3, max_position_embeddings=131, layer_norm_eps=1e-5) | encoder()
+        self.text_case(RobertaForMaskedLM, RobertaConfig(**sizes))
+
+    def test_roberta_for_classes(self):
+        sizes = dict(vocab_size=151, num_hidden_layers=2, max_position_embeddings=66, type_vocab_size=1) | encoder()
+        labels = {0: "bad", 1: "so so", 2: "good"}
+        again = self.text_case(RobertaForSequenceClassification, RobertaConfig(id2label=labels, **sizes))
+        self.assertEqual(again.config.id2label, labels)
+
+    def test_bert(self):
+        sizes = dict(vocab_size=311, num_hidden_layers=3, max_position_embeddings=64, **encoder())
+        self.text_case(BertForMaskedLM, BertConfig(**sizes))
+        body = shaken(BertModel(BertConfig(**sizes)))
+        body.save_pretrained(self.folder / "body")
+        self.assertIn("has no head", self.refused("eval", "--weights", self.folder / "body", "--data", "persuasion"))
+
+    def test_bert_for_classes(self):
+        sizes = dict(vocab_size=311, num_hidden_layers=2, max_position_embeddings=50, num_labels=4) | encoder()
+        self.text_case(BertForSequenceClassification, BertConfig(**sizes))
 
     def test_shards_are_read_as_one(self):
         model = shaken(ViTForImageClassification(ViTConfig(num_hidden_layers=2, num_labels=4, **encoder())))

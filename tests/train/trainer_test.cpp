@@ -308,11 +308,11 @@ TEST(Trainer, LearnsTextAndGuessesMasks) {
             std::string::npos);
 
   const TrainedRun loaded = load_run(folder / "run");
-  const auto guesses = predict_masks(loaded, "Anne <mask> not <mask>.", 5);
+  const auto guesses = predict_text(loaded, "Anne <mask> not <mask>.", 5);
   ASSERT_EQ(guesses.size(), 2U);
   ASSERT_EQ(guesses[0].size(), 5U);
   EXPECT_GE(guesses[0][0].probability, guesses[0][1].probability);
-  EXPECT_THROW(predict_masks(loaded, "nothing", 5), std::invalid_argument);
+  EXPECT_THROW(predict_text(loaded, "nothing", 5), std::invalid_argument);
   EXPECT_THROW(predict_image(loaded, "x.png", 5), std::invalid_argument);
 }
 

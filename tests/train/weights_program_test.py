@@ -26,6 +26,11 @@ TOOL = Path(__file__).resolve().parents[2] / "tools" / "convert_pickle.py"
 try:
     from transformers import (
         AutoTokenizer,
+        BertConfig,
+        BertForMaskedLM,
+        RobertaConfig,
+        RobertaForMaskedLM,
+        RobertaForSequenceClassification,
         RobertaPreLayerNormForMaskedLM,
         SwinConfig,
         SwinForImageClassification,
@@ -307,6 +312,77 @@ class Reversible(Weights):
         self.assertIn("--ending: expected concat", message("--model", "vit_digits", "--ending", "add"))
 
 
+class NormsBehind(Weights):
+    """RoBERTa and BERT as they were published. Their scores are tested in exchange_program_test.py."""
+
+    SIZES = dict(hidden_size=48, num_hidden_layers=2, num_attention_heads=4, intermediate_size=96, vocab_size=300,
+                 max_position_embeddings=66)
+
+    def save_with_tokenizer(self, model):
+        tokenized = self.folder / "tokenized"
+        self.succeeds("train", *TEXT, "--model", "roberta_base", "--plain", "--width", "48", "--heads", "4", "--depth",
+                      "1", "--vocabulary", "300", "--out", tokenized)
+        shutil.copytree(tokenized / "tokenizer", self.saved)
+        return self.save(model)
+
+    def test_roberta_is_trained_on_and_exported(self):
+        self.save_with_tokenizer(RobertaForMaskedLM(RobertaConfig(**self.SIZES)))
+        run_folder, out = self.folder / "run", self.folder / "out"
+        said = self.succeeds("train", *TEXT, "--weights", self.saved, "--mode", "checkpoint", "--out", run_folder).stderr
+        self.assertIn("with the names of Hugging Face: a plain roberta_base", said)
+        self.assertEqual(json.loads((run_folder / "config.json").read_text())["encoder"], "roberta")
+        self.succeeds("export", "--run", run_folder, "--out", out)
+        RobertaForMaskedLM.from_pretrained(out)
+        self.succeeds("train", *TEXT, "--weights", out, "--freeze", "embeddings.*", "--layer-decay", "0.8", "--out",
+                      self.folder / "again")
+        self.succeeds("predict", "--weights", out, "Anne <mask>.")
+        for mode in ("pareprop", "reprop"):
+            message = self.refused("train", *TEXT, "--weights", self.saved, "--mode", mode, "--out", self.folder / "no")
+            self.assertIn("a network with norms behind its sums cannot be trained with policy reverse", message)
+            self.assertIn("Use mode stored, checkpoint or auto", message)
+            self.assertIn("such a network cannot be made reversible", message)
+        message = self.refused("convert", "--reversible", "--weights", self.saved, "--out", self.folder / "no")
+        self.assertIn("an encoder with norms behind its sums cannot be reversible", message)
+        message = self.refused("train", *TEXT, "--model", "roberta_base", "--encoder", "roberta", "--out",
+                               self.folder / "no")
+        self.assertIn("such an encoder cannot be reversible", message)
+
+    def test_classes_of_texts(self):
+        labels = {0: "bad", 1: "good"}
+        self.save_with_tokenizer(RobertaForSequenceClassification(RobertaConfig(id2label=labels, **self.SIZES)))
+        guessed = json.loads(self.succeeds("predict", "--weights", self.saved, "Anne was pleased.", "--json",
+                                           "-").stdout)
+        self.assertEqual({guess["name"] for guess in guessed["rows"][0]["guesses"]}, {"bad", "good"})
+        self.assertIn("give classes of whole texts", self.refused("eval", "--weights", self.saved, "--data",
+                                                                  "persuasion"))
+        out = ["--out", self.folder / "none"]
+        self.assertIn("gives classes of whole texts", self.refused("export", "--weights", self.saved, "--names", "own",
+                                                                   *out))
+        # Its body learns to guess words with a head of its own.
+        said = self.succeeds("train", *TEXT, "--weights", self.saved, "--out", self.folder / "run").stderr
+        self.assertIn("adapted: no head in the file: a new one is made from the seed", said)
+
+    def test_what_is_refused(self):
+        self.save(BertForMaskedLM(BertConfig(**self.SIZES)))
+        (self.saved / "tokenizer.json").write_text("{}")  # of an algorithm that is not read
+        self.assertIn("no tokenizer", self.refused("eval", "--weights", self.saved, "--data", "persuasion"))
+        self.assertIn("--encoder: BERT's tokenizers (WordPiece) are not read here",
+                      self.refused("train", *TEXT, "--weights", self.saved, "--tokenizer", self.saved, "--out",
+                                   self.folder / "none"))
+        for change, said in [
+            ({"model_type": "roberta"}, "roberta contradicts the weights"),
+            ({"hidden_size": 64}, "hidden_size 64, but"),
+            ({"pad_token_id": 1}, "pad_token_id: expected 0"),
+            ({"position_embedding_type": "relative_key"}, "networks here have absolute ones"),
+            ({"is_decoder": True}, "networks here are encoders"),
+            ({"hidden_act": "relu"}, "networks here have gelu"),
+        ]:
+            with self.subTest(change=change):
+                self.save(BertForMaskedLM(BertConfig(**self.SIZES)))
+                self.change_config(**change)
+                self.assertIn(said, self.refused("eval", "--weights", self.saved, "--data", "persuasion"))
+
+
 class Refused(Weights):
     def evaluates(self, weights=None):
         return self.refused("eval", "--weights", weights or self.saved, "--data", "digits")
@@ -409,6 +485,12 @@ class Refused(Weights):
         self.assertIn("have vit_base", message)
         self.assertIn("--depth: got 3,", self.refused("train", "--weights", self.saved, "--depth", "3", *out))
         self.succeeds("train", "--weights", self.saved, "--model", "vit_base", "--depth", "2", *TWO_STEPS, *out)
+
+    def test_a_freeze_pattern_that_fits_nothing(self):
+        self.save(vit())
+        message = self.refused("train", "--weights", self.saved, "--data", "digits", "--freeze", "patch_embd.*", "--out",
+                               self.folder / "none")
+        self.assertIn("--freeze: no parameter fits 'patch_embd.*'; the nearest are patch_embed.", message)
 
     def test_a_file_without_its_config(self):
         self.save(vit())
