@@ -43,11 +43,6 @@ int convert(const ConvertFlags& flags, const Console& console) {
   for (const std::string& note : run.notes) say(console.err, "convert", note);
   say(console.err, "convert", "using " + run.weights);
   run = train::made_reversible(std::move(run), ending);
-  const bool is_text = dynamic_cast<const models::ImageModel*>(run.model.get()) == nullptr;
-  if (is_text && !run.tokenizer) {
-    throw std::invalid_argument("there is no tokenizer beside " + run.weights +
-                                ": put its tokenizer.json there");
-  }
   train::export_run(run, flags.out, train::ExportNames::own);
   if (!json.takes_stdout()) {
     console.out << "a reversible " << train::model_of(run.config) << " in " << flags.out

@@ -188,6 +188,7 @@ std::string train_command(const PlanFlags& flags, const plan::JointPlan& plan,
     if (value) add(flag, number_text(*value));
   };
   if (change.plain) add("--plain", "");
+  if (change.encoder) add("--encoder", std::string(models::name(*change.encoder)));
   if (change.ending) add("--ending", std::string(models::name(*change.ending)));
   if (change.class_token) add("--class-token", "");
   std::vector<std::string> depths;

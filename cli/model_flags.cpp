@@ -29,13 +29,21 @@ std::string check_that_a_double_holds(const std::string& text) {
   return "expected a number that fits into 64 bits, got '" + text + "'";
 }
 
-std::string check_ending(const std::string& word) {
-  try {
-    models::parse_ending(word);
-    return {};
-  } catch (const std::invalid_argument& error) {
-    return error.what();
-  }
+// A word that `parse` reads, or throws for.
+template <typename Value>
+void add_word_flag(CLI::App& command, const char* flag, std::optional<Value>& value,
+                   Value (*parse)(std::string_view), const char* help) {
+  command
+      .add_option_function<std::string>(
+          flag, [&value, parse](const std::string& word) { value = parse(word); }, help)
+      ->check([parse](const std::string& word) -> std::string {
+        try {
+          parse(word);
+          return {};
+        } catch (const std::invalid_argument& error) {
+          return error.what();
+        }
+      });
 }
 
 }  // namespace
@@ -92,13 +100,12 @@ void add_model_flags(CLI::App& command, ModelFlags& flags) {
   command.add_option("--seq-len", change.length,
                      "Tokens in a sequence, for text models; more than the model's get "
                      "a longer table of positions (default: the model's)");
-  command
-      .add_option_function<std::string>(
-          "--ending",
-          [&change](const std::string& word) { change.ending = models::parse_ending(word); },
-          "What is read of the streams at the end of a stack: concat, sum, mean, y1, y2 or sum-x "
-          "(default: concat)")
-      ->check(check_ending);
+  add_word_flag(command, "--encoder", change.encoder, models::parse_encoder,
+                "Of a text model: norm-first, or with --plain roberta or bert, whose norms are "
+                "behind the sums (default: norm-first)");
+  add_word_flag(command, "--ending", change.ending, models::parse_ending,
+                "What is read of the streams at the end of a stack: concat, sum, mean, y1, y2 or "
+                "sum-x (default: concat)");
   command.add_flag("--class-token", change.class_token,
                    "Give a reversible ViT the class token and the head of an ordinary one");
   add_change_flags(command, change);

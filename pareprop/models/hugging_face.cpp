@@ -68,35 +68,9 @@ Naming swin_naming(const std::string& body) {
   return {.rules = std::move(rules), .ignored = {body + "pooler.*", "*.relative_position_index"}};
 }
 
-Naming roberta_naming(const std::string& body) {
-  const std::string layer = body + "encoder.layer.#.";
-  const auto projection = [&](const std::string& which) {
-    return std::vector{layer + "attention.self." + which + ".*"};
-  };
-  Rules rules = {
-      same("embeddings.word", body + "embeddings.word_embeddings.weight"),
-      same("embeddings.position", body + "embeddings.position_embeddings.weight"),
-      same("embeddings.type", body + "embeddings.token_type_embeddings.weight"),
-      same("embeddings.norm.*", body + "embeddings.LayerNorm.*"),
-      same("blocks.#.f.norm.*", layer + "attention.LayerNorm.*"),
-      {"blocks.#.f.qkv.*", {projection("query"), projection("key"), projection("value")}},
-      same("blocks.#.f.proj.*", layer + "attention.output.dense.*"),
-      same("blocks.#.g.norm.*", layer + "intermediate.LayerNorm.*"),
-      same("blocks.#.g.fc1.*", layer + "intermediate.dense.*"),
-      same("blocks.#.g.fc2.*", layer + "output.dense.*"),
-      same("norm.*", body + "LayerNorm.*"),
-      same("head_dense.*", "lm_head.dense.*"),
-      same("head_norm.*", "lm_head.layer_norm.*"),
-      same("head_bias", "lm_head.bias"),
-  };
-  return {.rules = std::move(rules),
-          .ignored = {body + "pooler.*", "*.position_ids", "*.token_type_ids", "classifier.*"},
-          .copies = {{"lm_head.decoder.weight", "embeddings.word"},
-                     {"lm_head.decoder.bias", "head_bias"}}};
-}
-
-// RoBERTa and BERT: norms behind the sums, and heads for words or for classes of texts.
-Naming norm_behind_naming(const std::string& body, bool bert) {
+// RobertaPreLayerNorm, RoBERTa and BERT, with heads for words or for classes of texts.
+Naming text_naming(const std::string& body, Encoder encoder) {
+  const bool first = encoder == Encoder::norm_first, bert = encoder == Encoder::bert;
   const std::string layer = body + "encoder.layer.#.";
   const auto projection = [&](const std::string& which) {
     return std::vector{layer + "attention.self." + which + ".*"};
@@ -108,18 +82,21 @@ Naming norm_behind_naming(const std::string& body, bool bert) {
       same("embeddings.position", body + "embeddings.position_embeddings.weight"),
       same("embeddings.type", body + "embeddings.token_type_embeddings.weight"),
       same("embeddings.norm.*", body + "embeddings.LayerNorm.*"),
+      same("blocks.#.f.norm.*",
+           layer + (first ? "attention.LayerNorm.*" : "attention.output.LayerNorm.*")),
       {"blocks.#.f.qkv.*", {projection("query"), projection("key"), projection("value")}},
       same("blocks.#.f.proj.*", layer + "attention.output.dense.*"),
-      same("blocks.#.f.norm.*", layer + "attention.output.LayerNorm.*"),
+      same("blocks.#.g.norm.*",
+           layer + (first ? "intermediate.LayerNorm.*" : "output.LayerNorm.*")),
       same("blocks.#.g.fc1.*", layer + "intermediate.dense.*"),
       same("blocks.#.g.fc2.*", layer + "output.dense.*"),
-      same("blocks.#.g.norm.*", layer + "output.LayerNorm.*"),
       same("head_dense.*", dense + "dense.*"),
       same("head_norm.*", dense + (bert ? "LayerNorm.*" : "layer_norm.*")),
       same("head_bias", words + "bias"),
       same("head_pool.*", bert ? body + "pooler.dense.*" : "classifier.dense.*"),
       same("head_out.*", bert ? "classifier.*" : "classifier.out_proj.*"),
   };
+  if (first) rules.push_back(same("norm.*", body + "LayerNorm.*"));
   return {.rules = std::move(rules),
           .ignored = {body + "pooler.*", "*.position_ids", "*.token_type_ids", "classifier.*",
                       "cls.seq_relationship.*"},
@@ -128,6 +105,10 @@ Naming norm_behind_naming(const std::string& body, bool bert) {
 }
 
 }  // namespace
+
+bool is_of_text(const std::string& model_type) {
+  return model_type.starts_with("roberta") || model_type == "bert";
+}
 
 Encoder encoder_of(const std::string& model_type) {
   if (model_type == "roberta") return Encoder::roberta;
@@ -142,10 +123,7 @@ Naming hugging_face_naming(const std::string& model_type, const std::string& pre
   if (model_type == "vit") return vit_naming(prefix, false);
   if (model_type == "deit") return vit_naming(prefix, true);
   if (model_type == "swin") return swin_naming(prefix);
-  if (model_type == "roberta-prelayernorm") return roberta_naming(prefix);
-  if (model_type == "roberta" || model_type == "bert") {
-    return norm_behind_naming(prefix, model_type == "bert");
-  }
+  if (is_of_text(model_type)) return text_naming(prefix, encoder_of(model_type));
   throw std::logic_error("no names for the kind of model " + model_type);
 }
 

@@ -25,7 +25,8 @@ NameMap hugging_face_names(const Model& model);
 // others have body_of().
 Naming hugging_face_naming(const std::string& model_type, const std::string& prefix);
 std::string body_of(const std::string& model_type);  // "vit."
-Encoder encoder_of(const std::string& model_type);   // of one for text
+bool is_of_text(const std::string& model_type);
+Encoder encoder_of(const std::string& model_type);  // REQUIRES: is_of_text
 
 // The kind of model in a file, by the names of its tensors; empty: none of these.
 std::string hugging_face_type(const io::TensorFiles& files);

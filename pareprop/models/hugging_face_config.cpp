@@ -117,8 +117,6 @@ Overrides swin_overrides(const ConfigFile& config) {
   return sizes;
 }
 
-bool is_of_text(const std::string& type) { return type.starts_with("roberta") || type == "bert"; }
-
 Overrides text_overrides(const ConfigFile& config, Encoder encoder) {
   const bool bert = encoder == Encoder::bert;
   Overrides sizes = encoder_overrides(config);

@@ -54,6 +54,10 @@ void write_own(const TrainedRun& run, const fs::path& folder) {
         "the folder of a run is for images or for text with words to guess, and this network gives "
         "classes of whole texts; expected --names hugging-face");
   }
+  if (is_text(run) && !run.tokenizer) {
+    throw std::invalid_argument("there is no tokenizer beside " + run.weights +
+                                ", and the folder of a run has one: put its tokenizer.json there");
+  }
   TrainConfig config = run.config;
   config.weights.clear();
   config.resume.clear();

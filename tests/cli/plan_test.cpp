@@ -197,6 +197,25 @@ TEST(Plan, OfTextTrainsWithTheVocabularyThatWasPlanned) {
             std::string::npos);
 }
 
+TEST(Plan, IsOfTheNetworkWithItsEndingAndEncoder) {
+  const auto command = [](std::vector<std::string> words) {
+    words.insert(words.end(), {"--depth", "1", "--width", "24", "--budget", "1GiB", "--json", "-"});
+    const Outcome outcome = plan(words);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return json_of(outcome)["command"].get<std::string>();
+  };
+  const std::string ended = command({"--model", "vit_cifar", "--ending", "sum-x", "--class-token"});
+  EXPECT_NE(ended.find(" --ending sum-x --class-token "), std::string::npos) << ended;
+  const std::string behind = command({"--model", "roberta_base", "--plain", "--encoder", "roberta",
+                                      "--seq-len", "16", "--vocabulary", "300"});
+  EXPECT_NE(behind.find(" --plain --encoder roberta "), std::string::npos) << behind;
+  const Outcome wrong = plan({"--model", "vit_cifar", "--ending", "both"});
+  EXPECT_EQ(wrong.code, 2);
+  EXPECT_NE(wrong.err.find("--ending: expected concat, sum, mean, y1, y2 or sum-x, got 'both'"),
+            std::string::npos)
+      << wrong.err;
+}
+
 TEST(Plan, SaysWhereNothingIsMeasured) {
   // More than any machine that this runs on has: the network must not be made.
   const Outcome large =

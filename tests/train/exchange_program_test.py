@@ -7,6 +7,7 @@ import importlib.abc
 import importlib.machinery
 import json
 import os
+import shutil
 import sys
 import tempfile
 import types
@@ -19,7 +20,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 SESSION = Session(sys.argv.pop(1))
-WHOLE = int(os.environ.get("PAREPROP_PYTHON_CASES", "1")) > 1
+WHOLE = float(os.environ.get("PAREPROP_PYTHON_CASES", "1")) > 1
 SCORES = 1e-4  # relative to the largest score
 
 try:
@@ -37,6 +38,7 @@ try:
         RobertaForSequenceClassification,
         RobertaPreLayerNormConfig,
         RobertaPreLayerNormForMaskedLM,
+        RobertaPreLayerNormForSequenceClassification,
         SwinConfig,
         SwinForImageClassification,
         ViTConfig,
@@ -228,6 +230,9 @@ class HuggingFace(Exchange):
     def test_roberta_for_classes(self):
         sizes = dict(vocab_size=151, num_hidden_layers=2, max_position_embeddings=66, type_vocab_size=1) | encoder()
         labels = {0: "bad", 1: "so so", 2: "good"}
+        self.text_case(RobertaPreLayerNormForSequenceClassification, RobertaPreLayerNormConfig(num_labels=5, **sizes))
+        shutil.rmtree(self.folder / "saved")
+        shutil.rmtree(self.folder / "exported")
         again = self.text_case(RobertaForSequenceClassification, RobertaConfig(id2label=labels, **sizes))
         self.assertEqual(again.config.id2label, labels)
 

@@ -31,6 +31,7 @@ try:
         RobertaConfig,
         RobertaForMaskedLM,
         RobertaForSequenceClassification,
+        RobertaPreLayerNormConfig,
         RobertaPreLayerNormForMaskedLM,
         SwinConfig,
         SwinForImageClassification,
@@ -295,6 +296,9 @@ class Reversible(Weights):
         self.assertIn("No such file", self.refused("convert", "--reversible", "--weights", self.folder / "no", *out, code=1))
         self.save(ViTModel(vit().config))
         self.assertIn("has no head that gives scores", message("--reversible", *weights))
+        sizes = dict(hidden_size=48, num_hidden_layers=1, num_attention_heads=4, intermediate_size=96, vocab_size=300)
+        self.save(RobertaPreLayerNormForMaskedLM(RobertaPreLayerNormConfig(**sizes)))
+        self.assertIn("there is no tokenizer beside", message("--reversible", *weights))
         # Swin pads such images, which its reversible counterpart does not.
         config = SwinConfig(image_size=33, patch_size=2, embed_dim=24, depths=[1, 1], num_heads=[2, 4], window_size=4)
         self.save(SwinForImageClassification(config))
