@@ -22,8 +22,10 @@ using torch::autograd::variable_list;
 // to take 700 times as long. So bf16 maps are kept as they are for the backward pass, and widened
 // to convolve; fp64 ones, which only checks use, are laid out channel by channel, seven times as
 // fast as the other way.
+// Maps that are parts of others, which torch would lay out anew by itself, are laid out here: the
+// meta device, which has no convolutions of torch, counts them then.
 Tensor to_torch(const Tensor& map, at::ScalarType dtype) {
-  const Tensor channels_second = map.to(dtype).permute({0, 3, 1, 2});
+  const Tensor channels_second = map.to(dtype).contiguous().permute({0, 3, 1, 2});
   return dtype == at::kDouble ? channels_second.contiguous() : channels_second;
 }
 
@@ -52,11 +54,11 @@ struct Conv2dFunction : torch::autograd::Function<Conv2dFunction> {
     ctx->saved_data["padding"] = padding;
     ctx->saved_data["groups"] = groups;
     ctx->saved_data["has_bias"] = bias.has_value();
+    const Tensor map = to_torch(x, weight.scalar_type());
     if (x.is_meta()) return on_meta(x, weight, shape);
     const AutocastScope no_autocast(x.device().type(), {});
-    return from_torch(at::convolution(to_torch(x, weight.scalar_type()), weight, bias,
-                                      {stride, stride}, {padding, padding}, {1, 1}, false, {0, 0},
-                                      groups));
+    return from_torch(at::convolution(map, weight, bias, {stride, stride}, {padding, padding},
+                                      {1, 1}, false, {0, 0}, groups));
   }
 
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
@@ -67,18 +69,24 @@ struct Conv2dFunction : torch::autograd::Function<Conv2dFunction> {
     const auto groups = ctx->saved_data["groups"].toInt();
     const bool has_bias = ctx->saved_data["has_bias"].toBool();
     variable_list result(6);
+    const auto dtype = weight.scalar_type();
+    Tensor dy = to_torch(grads[0], dtype), map = to_torch(x, dtype);
     if (x.is_meta()) {
-      result[0] = at::empty_like(x);
+      const Tensor dx = at::empty(x.sizes(), weight.options());
       result[1] = at::empty_like(weight);
       if (has_bias) result[2] = at::empty({weight.size(0)}, weight.options());
+      dy.reset();
+      map.reset();
+      result[0] = dx.to(x.scalar_type());
       return result;
     }
     const AutocastScope no_autocast(x.device().type(), {});
-    const auto dtype = weight.scalar_type();
     auto [dx, dweight, dbias] = at::convolution_backward(
-        to_torch(grads[0], dtype), to_torch(x, dtype), weight, at::IntArrayRef{weight.size(0)},
-        {stride, stride}, {padding, padding}, {1, 1}, false, {0, 0}, groups,
+        dy, map, weight, at::IntArrayRef{weight.size(0)}, {stride, stride}, {padding, padding},
+        {1, 1}, false, {0, 0}, groups,
         {ctx->needs_input_grad(0), ctx->needs_input_grad(1), has_bias && ctx->needs_input_grad(2)});
+    dy.reset();
+    map.reset();
     if (dx.defined()) result[0] = from_torch(dx).to(x.scalar_type());
     result[1] = dweight;
     result[2] = dbias;
