@@ -42,12 +42,12 @@ TEST_P(WrongUseTest, OneLineSaysWhy) {
 INSTANTIATE_TEST_SUITE_P(
     Run, WrongUseTest,
     ::testing::Values(
-        WrongUse{
-            "NoCommand",
-            {},
-            {"one of models, plan, train, eval, predict, export, convert, verify, bench, report, trace, "
-             "demo, doctor, completion",
-             "'pareprop --help'"}},
+        WrongUse{"NoCommand",
+                 {},
+                 {"one of models, plan, train, eval, predict, export, convert, verify, bench, "
+                  "report, trace, "
+                  "demo, doctor, completion",
+                  "'pareprop --help'"}},
         WrongUse{"UnknownCommand", {"trian"}, {"trian", "--help"}},
         WrongUse{
             "UnknownFlag", {"verify", "--dpeth", "3"}, {"--dpeth", "'pareprop verify --help'"}},
