@@ -41,6 +41,9 @@ void bind_memory(py::module_& module) {
       "reset_peaks", [](bool meta) { memory::reset_peaks(counted(meta)); },
       py::arg("meta") = false);
   module.def("usage", &usage, py::arg("meta") = false);
+  module.def(
+      "live_bytes", [](bool meta) { return memory::usage(counted(meta)).total_live; },
+      py::arg("meta") = false);
 }
 
 }  // namespace pareprop::python
