@@ -12,19 +12,19 @@ from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
     FakeTensorMode,
+    unset_fake_temporarily,
 )
 from torch.autograd.graph import register_multi_grad_hook
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map
 from torch.utils.flop_counter import flop_registry, sdpa_flop_count
 
 from . import _core
 from ._step import Loss, arguments_of, run_step
 
-_CHANNELS = 16
-
 
 def _tensors(value: Any) -> list[Tensor]:
-    return [leaf for leaf in torch.utils._pytree.tree_leaves(value) if isinstance(leaf, Tensor)]
+    return [leaf for leaf in tree_leaves(value) if isinstance(leaf, Tensor)]
 
 
 def _flops(operator: Any, args: Any, kwargs: Any, result: Any) -> float:
@@ -35,12 +35,22 @@ def _flops(operator: Any, args: Any, kwargs: Any, result: Any) -> float:
     return float(formula(*args, **kwargs, out_val=result)) if formula else 0.0
 
 
+def _is_convolution(operator: Any) -> bool:
+    return operator._overloadpacket in (torch.ops.aten.convolution, torch.ops.aten.convolution_backward)
+
+
 def _scratch(operator: Any, args: Any, result: Any) -> int:
-    """Convolutions copy what they read and write, with channels in groups of 16. Other operators take next to none."""
-    if operator._overloadpacket not in (torch.ops.aten.convolution, torch.ops.aten.convolution_backward):
-        return 0
-    maps = [x for x in (*_tensors(args), *_tensors(result)) if x.dim() > 2]
-    return sum(x.nbytes * -(-x.shape[1] // _CHANNELS) * _CHANNELS // x.shape[1] for x in maps if x.shape[1])
+    """What an operator takes of memory besides its result, by running it once on zeros."""
+
+    def zeros(value: Any) -> Any:
+        if not isinstance(value, Tensor):
+            return value
+        return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype).zero_()
+
+    with unset_fake_temporarily():
+        given = tree_map(zeros, args)
+        peak = _core.peak_while(lambda: operator(*given))
+    return peak - sum(x.nbytes for x in _tensors(result))
 
 
 class Seen:
@@ -57,10 +67,11 @@ class Seen:
 
 
 class _Counting(TorchDispatchMode):
-    """Counts the bytes that are live between operators: on the CPU few take memory of their own besides."""
+    """Counts the bytes that are live between operators: on the CPU only convolutions take more besides."""
 
-    def __init__(self) -> None:
+    def __init__(self, scratch: dict[Any, int]) -> None:
         super().__init__()
+        self._scratch = scratch
         self.peak = 0
         self.seen: dict[str, Seen] = {}
         """Of the blocks that have run back, in that order."""
@@ -74,10 +85,16 @@ class _Counting(TorchDispatchMode):
         self, operator: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Optional[dict[str, Any]] = None
     ) -> Any:
         result = operator(*args, **(kwargs or {}))
-        self.count(_scratch(operator, args, result))
+        self.count(self._scratch_of(operator, args, result) if _is_convolution(operator) else 0)
         if self._now is not None:
             self._now.flops += _flops(operator, args, kwargs or {}, result)
         return result
+
+    def _scratch_of(self, operator: Any, args: Any, result: Any) -> int:
+        key = (operator, *((x.shape, x.stride(), x.dtype) if isinstance(x, Tensor) else str(x) for x in args))
+        if key not in self._scratch:
+            self._scratch[key] = _scratch(operator, args, result)
+        return self._scratch[key]
 
     def count(self, scratch: int = 0) -> None:
         live = _core.live_bytes(meta=True) + scratch
@@ -135,6 +152,7 @@ class DryStep:
         args, kwargs = arguments_of(sample)
         self._sample: Any = {key: self._shape(value) for key, value in kwargs.items()} or tuple(map(self._shape, args))
         self._loss = loss
+        self._scratch: dict[Any, int] = {}
         weights = [weight.detach() for weight in self.model.parameters() if weight.requires_grad]
         with self._mode:
             self._state = [torch.empty_like(weight) for weight in weights for _ in range(copies)]
@@ -147,7 +165,7 @@ class DryStep:
     def run(self, blocks: Sequence[str]) -> tuple[int, int, dict[str, Seen]]:
         """The peak of a step, that above the blocks, and what was seen of each block that has a gradient, from the
         output on. Bytes are those of the step alone."""
-        counting = _Counting()
+        counting = _Counting(self._scratch)
         self.model.zero_grad(set_to_none=True)
         ends = [counting.watch(name, self.model.get_submodule(name)) for name in blocks]
         try:
