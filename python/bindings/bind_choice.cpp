@@ -46,9 +46,10 @@ plan::StackProfile profile_of(const SeenBlock& block) {
 using Checkpointed = std::vector<bool>;
 
 std::optional<Checkpointed> choose_checkpoints(const std::vector<SeenBlock>& blocks,
-                                               std::int64_t above, std::int64_t budget,
-                                               const py::object& takes) {
+                                               std::int64_t above, std::int64_t below,
+                                               std::int64_t budget, const py::object& takes) {
   plan::Profile profile;
+  profile.below = below;
   for (const SeenBlock& block : blocks) profile.stacks.push_back(profile_of(block));
   if (!profile.stacks.empty()) profile.stacks.back().above = above;
 
@@ -86,7 +87,7 @@ void bind_choice(py::module_& module) {
       .def(py::init(&seen_block), py::kw_only(), py::arg("live"), py::arg("kept"),
            py::arg("extra_stored"), py::arg("extra_checkpointed"), py::arg("macs"));
   module.def("choose_checkpoints", &choose_checkpoints, py::arg("blocks"), py::kw_only(),
-             py::arg("above"), py::arg("budget"), py::arg("takes"),
+             py::arg("above"), py::arg("below"), py::arg("budget"), py::arg("takes"),
              "Which blocks to checkpoint, from the input on, for the fastest step within a budget; "
              "None if nothing fits. `takes` says what a choice really takes.");
 }

@@ -187,7 +187,12 @@ class SeenBlock:
     ) -> None: ...
 
 def choose_checkpoints(
-    blocks: Sequence[SeenBlock], *, above: int, budget: int, takes: Callable[[list[bool]], int]
+    blocks: Sequence[SeenBlock],
+    *,
+    above: int,
+    below: int,
+    budget: int,
+    takes: Callable[[list[bool]], int],
 ) -> Optional[list[bool]]: ...
 
 class VerifyRow:

@@ -30,7 +30,7 @@ def _tensors(value: Any) -> list[Tensor]:
 def _flops(operator: Any, args: Any, kwargs: Any, result: Any) -> float:
     packet = operator._overloadpacket
     if packet is torch.ops.aten._scaled_dot_product_flash_attention_for_cpu:
-        return float(sdpa_flop_count(*(x.shape for x in args[:3])))
+        return float(sdpa_flop_count(*(x.shape for x in args[:3])))  # type: ignore[no-untyped-call]
     formula = flop_registry.get(packet)
     return float(formula(*args, **kwargs, out_val=result)) if formula else 0.0
 
@@ -60,35 +60,54 @@ class Seen:
         self.kept = 0
         """More after its forward passes than before them."""
         self.flops = 0.0
+        self.forward_peak = 0
+        """From its forward pass on until that of the next block."""
         self.before = 0
         """When its backward pass began."""
         self.peak = 0
-        """From then until that of the next block began."""
+        """From then on until that of the next block."""
 
 
-class _Counting(TorchDispatchMode):
+class Step:
+    """What was seen of a training step."""
+
+    def __init__(self) -> None:
+        self.peak = 0
+        self.below = 0
+        """The peak before the first block."""
+        self.above = 0
+        """The peak between the forward pass of the last block and its backward pass."""
+        self.blocks: dict[str, Seen] = {}
+        """Those that have a gradient, from the output on: as they ran back."""
+
+
+class _Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Counts the bytes that are live between operators: on the CPU only convolutions take more besides."""
 
-    def __init__(self, scratch: dict[Any, int]) -> None:
-        super().__init__()
+    def __init__(self, base: int, scratch: dict[Any, int]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.step = Step()
+        self._base = base
         self._scratch = scratch
-        self.peak = 0
-        self.seen: dict[str, Seen] = {}
-        """Of the blocks that have run back, in that order."""
-        self.above = 0
-        """The peak before the first of them."""
         self._forward: dict[str, Seen] = {}
         self._now: Optional[Seen] = None
-        self._window: Optional[Seen] = None
+        """The block whose forward pass is under way."""
+        self._last: Optional[Seen] = None
+        """The one before it."""
+        self._back: Optional[Seen] = None
+        """The one whose backward pass has begun last."""
 
     def __torch_dispatch__(
         self, operator: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Optional[dict[str, Any]] = None
     ) -> Any:
         result = operator(*args, **(kwargs or {}))
-        self.count(self._scratch_of(operator, args, result) if _is_convolution(operator) else 0)
+        self._count(self._scratch_of(operator, args, result) if _is_convolution(operator) else 0)
         if self._now is not None:
             self._now.flops += _flops(operator, args, kwargs or {}, result)
         return result
+
+    def _live(self) -> int:
+        return _core.live_bytes(meta=True) - self._base
 
     def _scratch_of(self, operator: Any, args: Any, result: Any) -> int:
         key = (operator, *((x.shape, x.stride(), x.dtype) if isinstance(x, Tensor) else str(x) for x in args))
@@ -96,25 +115,32 @@ class _Counting(TorchDispatchMode):
             self._scratch[key] = _scratch(operator, args, result)
         return self._scratch[key]
 
-    def count(self, scratch: int = 0) -> None:
-        live = _core.live_bytes(meta=True) + scratch
-        self.peak = max(self.peak, live)
-        if self._window is not None:
-            self._window.peak = max(self._window.peak, live)
+    def _count(self, scratch: int) -> None:
+        live = self._live() + scratch
+        self.step.peak = max(self.step.peak, live)
+        if self._back is not None:
+            self._back.peak = max(self._back.peak, live)
+        elif self._now is not None:
+            self._now.forward_peak = max(self._now.forward_peak, live)
+        elif self._last is not None:
+            self.step.above = max(self.step.above, live)
         else:
-            self.above = max(self.above, live)
+            self.step.below = max(self.step.below, live)
 
     def watch(self, name: str, block: torch.nn.Module) -> Callable[[], None]:
         """Notes what a block does; the result ends that."""
 
         def before(module: torch.nn.Module, args: Any) -> None:
+            if self._last is not None:  # what was taken to lie above all blocks lies above that one
+                self._last.forward_peak = max(self._last.forward_peak, self.step.above)
+                self.step.above = 0
             self._now = self._forward.setdefault(name, Seen())
-            self._now.kept -= _core.live_bytes(meta=True)
+            self._now.kept -= self._live()
 
         def after(module: torch.nn.Module, args: Any, output: Any) -> None:
             assert self._now is not None
-            self._now.kept += _core.live_bytes(meta=True)
-            self._now = None
+            self._now.kept += self._live()
+            self._now, self._last = None, self._now
             trained = [x for x in _tensors(output) if x.requires_grad]
             if trained:
                 register_multi_grad_hook(trained, lambda gradient: self._begin_backward(name), mode="any")
@@ -128,10 +154,10 @@ class _Counting(TorchDispatchMode):
         return end
 
     def _begin_backward(self, name: str) -> None:
-        self._window = self._forward[name]
-        self._window.before = _core.live_bytes(meta=True)
-        self.seen.pop(name, None)  # called twice: the lower call is the one that counts
-        self.seen[name] = self._window
+        self._back = self._forward[name]
+        self._back.before = self._live()
+        self.step.blocks.pop(name, None)  # called twice: the lower call is the one that counts
+        self.step.blocks[name] = self._back
 
 
 class DryStep:
@@ -156,16 +182,15 @@ class DryStep:
         weights = [weight.detach() for weight in self.model.parameters() if weight.requires_grad]
         with self._mode:
             self._state = [torch.empty_like(weight) for weight in weights for _ in range(copies)]
-        self.live = _core.live_bytes(meta=True) - self._base
+        self.lasting = _core.live_bytes(meta=True) - self._base
         """Bytes of weights, state of the optimizer and sample: always there."""
 
     def _shape(self, value: Any) -> Any:
         return self._mode.from_tensor(value) if isinstance(value, Tensor) else value
 
-    def run(self, blocks: Sequence[str]) -> tuple[int, int, dict[str, Seen]]:
-        """The peak of a step, that above the blocks, and what was seen of each block that has a gradient, from the
-        output on. Bytes are those of the step alone."""
-        counting = _Counting(self._scratch)
+    def run(self, blocks: Sequence[str]) -> Step:
+        """A training step, and what was seen of these blocks."""
+        counting = _Counting(self._base, self._scratch)
         self.model.zero_grad(set_to_none=True)
         ends = [counting.watch(name, self.model.get_submodule(name)) for name in blocks]
         try:
@@ -174,13 +199,10 @@ class DryStep:
         except (DataDependentOutputException, DynamicOutputShapeException) as error:
             raise ValueError(
                 "fit: the model looks at values in its forward pass, and a step on shapes alone has none (torch says: "
-                f"{error}). Leave out the argument of the sample that it looks at, or plan without it"
+                f"{error}). Leave out the argument of the sample that it looks at"
             ) from error
         finally:
             for end in ends:
                 end()
             self.model.zero_grad(set_to_none=True)
-        for seen in counting.seen.values():
-            seen.before -= self._base
-            seen.peak -= self._base
-        return counting.peak - self._base, counting.above - self._base, counting.seen
+        return counting.step

@@ -10,7 +10,7 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from . import _core
-from ._dry_step import DryStep, Seen
+from ._dry_step import DryStep, Step
 from ._step import Loss, batch_of, parse_budget
 from ._text import html_table, table
 
@@ -154,63 +154,52 @@ def _checkpoint(model: torch.nn.Module, names: Iterable[str]) -> None:
         block.__class__ = made[kind]
 
 
-class _Step:
-    """A model's dry step, with what it takes for each choice of checkpointed blocks."""
+class _Choices:
+    """What a step takes by which blocks are checkpointed."""
 
-    def __init__(self, model: torch.nn.Module, names: list[str], sample: Any, loss: Loss, copies: int) -> None:
-        self._dry = DryStep(model, sample, loss, copies)
+    def __init__(self, dry: DryStep, names: list[str]) -> None:
+        self._dry = dry
         self._names = names
-        self._lasting = self._dry.live
-        self._taken: dict[frozenset[str], int] = {}
+        self._seen: dict[frozenset[str], Step] = {}
 
-    def seen(self, checkpointed: Iterable[str]) -> tuple[int, dict[str, Seen]]:
-        """The peak above the blocks, and each block that has a gradient, from the output on."""
+    def step(self, checkpointed: Iterable[str]) -> Step:
         chosen = frozenset(checkpointed)
-        _checkpoint(self._dry.model, chosen)
-        self._taken[chosen], above, seen = self._dry.run(self._names)
-        return above, seen
-
-    def peak(self, checkpointed: Iterable[str]) -> int:
-        chosen = frozenset(checkpointed)
-        if chosen not in self._taken:
-            self.seen(chosen)
-        return self._taken[chosen]
+        if chosen not in self._seen:
+            _checkpoint(self._dry.model, chosen)
+            self._seen[chosen] = self._dry.run(self._names)
+        return self._seen[chosen]
 
     def at_most(self, checkpointed: Iterable[str]) -> int:
         chosen = frozenset(checkpointed)
-        peak = self.peak(chosen)
-        return peak + (peak - self._lasting) // 256 + _CHECKPOINT * len(chosen) + 4096
+        peak = self.step(chosen).peak
+        return peak + (peak - self._dry.lasting) // 256 + _CHECKPOINT * len(chosen) + 4096
 
-
-def _minus(peak: int, before: int) -> int:
-    return max(0, peak - before)
-
-
-def _choose(step: _Step, names: list[str], budget: int) -> Optional[list[str]]:
-    """The blocks to checkpoint for the fastest step that fits; None if none does."""
-    above_stored, stored = step.seen([])
-    above_lean, lean = step.seen(names)
-    order = [name for name in reversed(lean) if name in stored]  # from the input on
-    blocks, kept = [], 0
-    for name in order:
-        more = _minus(stored[name].kept, lean[name].kept)
-        kept += more
-        blocks.append(
-            _core.SeenBlock(
-                live=lean[name].before,
-                kept=more,
-                extra_stored=_minus(stored[name].peak, lean[name].before + kept),
-                extra_checkpointed=_minus(lean[name].peak, lean[name].before),
-                macs=stored[name].flops / 2,
+    def fastest(self, budget: int) -> Optional[list[str]]:
+        """The blocks to checkpoint for the fastest step that fits; None if none does."""
+        stored, lean = self.step([]), self.step(self._names)
+        order = [name for name in reversed(lean.blocks) if name in stored.blocks]  # from the input on
+        blocks, kept = [], 0
+        for name in order:
+            own, again = stored.blocks[name], lean.blocks[name]
+            more = max(0, own.kept - again.kept)
+            kept += more
+            blocks.append(
+                _core.SeenBlock(
+                    live=again.before,
+                    kept=more,
+                    extra_stored=max(0, max(own.peak, own.forward_peak) - again.before - kept),
+                    extra_checkpointed=max(0, max(again.peak, again.forward_peak) - again.before),
+                    macs=own.flops / 2,
+                )
             )
+        chosen = _core.choose_checkpoints(
+            blocks,
+            above=max(lean.above, stored.above - kept),
+            below=lean.below,
+            budget=budget,
+            takes=lambda which: self.at_most(name for name, yes in zip(order, which) if yes),
         )
-    chosen = _core.choose_checkpoints(
-        blocks,
-        above=max(above_lean, above_stored - kept),
-        budget=budget,
-        takes=lambda which: step.at_most(name for name, yes in zip(order, which) if yes),
-    )
-    return None if chosen is None else [name for name, yes in zip(order, chosen) if yes]
+        return None if chosen is None else [name for name, yes in zip(order, chosen) if yes]
 
 
 def fit(
@@ -245,10 +234,10 @@ def fit(
         raise ValueError(f"fit: optimizer is {optimizer!r}; expected adamw, sgd, adafactor or None")
     _checkpoint(model, [])
     names = _block_names(model, blocks)
-    step = _Step(model, names, sample, loss, _STATE[kind])
-    chosen = _choose(step, names, bytes_)
+    choices = _Choices(DryStep(model, sample, loss, _STATE[kind]), names)
+    chosen = choices.fastest(bytes_)
     if chosen is None:
-        least = step.at_most(names)
+        least = choices.at_most(names)
         raise ValueError(
             f"fit: batch {batch_of(sample)} needs {_core.bytes_text(least)} with every block checkpointed, more than "
             f"the budget of {_core.bytes_text(bytes_)}; make the batch smaller, or the budget at least {least} bytes"
@@ -259,8 +248,8 @@ def fit(
         batch=batch_of(sample),
         blocks=names,
         checkpointed=chosen,
-        peak_bytes=step.peak(chosen),
-        at_most_bytes=step.at_most(chosen),
-        stored_peak_bytes=step.peak([]),
-        smallest_peak_bytes=step.peak(names),
+        peak_bytes=choices.step(chosen).peak,
+        at_most_bytes=choices.at_most(chosen),
+        stored_peak_bytes=choices.step([]).peak,
+        smallest_peak_bytes=choices.step(names).peak,
     )
