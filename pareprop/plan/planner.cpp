@@ -117,8 +117,8 @@ bool Planner::overlap_pays(const Variant& variant) const {
          evaluate(variant.profile, false, lean).seconds;
 }
 
-// A dry step says what a choice really takes. With overlap or without is searched apart: they differ
-// from the profile by other amounts, and are compared by seconds().
+// A dry step says what a choice really takes. With overlap or without is searched apart: they
+// differ from the profile by other amounts, and are compared by seconds().
 void Planner::improve(Plan& best, const Variant& variant, bool overlap, std::int64_t budget) {
   const auto consider = [&](const Choice& choice) -> std::optional<std::int64_t> {
     const StepPlan step = step_plan(choice, variant.recompute_between);

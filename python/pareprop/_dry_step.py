@@ -35,11 +35,16 @@ def _flops(operator: Any, args: Any, kwargs: Any, result: Any) -> float:
     return float(formula(*args, **kwargs, out_val=result)) if formula else 0.0
 
 
-def _is_convolution(operator: Any) -> bool:
-    return operator._overloadpacket in (torch.ops.aten.convolution, torch.ops.aten.convolution_backward)
+# On the CPU others take next to no memory besides their results.
+_TAKES_SCRATCH = (
+    torch.ops.aten.convolution,
+    torch.ops.aten.convolution_backward,
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu,
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward,
+)
 
 
-def _scratch(operator: Any, args: Any, result: Any) -> int:
+def _scratch(operator: Any, args: Any, kwargs: Any, result: Any) -> int:
     """What an operator takes of memory besides its result, by running it once on zeros."""
 
     def zeros(value: Any) -> Any:
@@ -48,8 +53,8 @@ def _scratch(operator: Any, args: Any, result: Any) -> int:
         return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype).zero_()
 
     with unset_fake_temporarily():
-        given = tree_map(zeros, args)
-        peak = _core.peak_while(lambda: operator(*given))
+        given, named = tree_map(zeros, (args, kwargs))
+        peak = _core.peak_while(lambda: operator(*given, **named))
     return peak - sum(x.nbytes for x in _tensors(result))
 
 
@@ -82,7 +87,7 @@ class Step:
 
 
 class _Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Counts the bytes that are live between operators: on the CPU only convolutions take more besides."""
+    """Counts the bytes that are live between operators, and what an operator takes besides."""
 
     def __init__(self, base: int, scratch: dict[Any, int]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -101,7 +106,8 @@ class _Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self, operator: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Optional[dict[str, Any]] = None
     ) -> Any:
         result = operator(*args, **(kwargs or {}))
-        self._count(self._scratch_of(operator, args, result) if _is_convolution(operator) else 0)
+        takes = operator._overloadpacket in _TAKES_SCRATCH
+        self._count(self._scratch_of(operator, args, kwargs or {}, result) if takes else 0)
         if self._now is not None:
             self._now.flops += _flops(operator, args, kwargs or {}, result)
         return result
@@ -109,10 +115,11 @@ class _Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _live(self) -> int:
         return _core.live_bytes(meta=True) - self._base
 
-    def _scratch_of(self, operator: Any, args: Any, result: Any) -> int:
-        key = (operator, *((x.shape, x.stride(), x.dtype) if isinstance(x, Tensor) else str(x) for x in args))
+    def _scratch_of(self, operator: Any, args: Any, kwargs: Any, result: Any) -> int:
+        given = (*args, *kwargs.values())
+        key = (operator, *((x.shape, x.stride(), x.dtype) if isinstance(x, Tensor) else str(x) for x in given))
         if key not in self._scratch:
-            self._scratch[key] = _scratch(operator, args, result)
+            self._scratch[key] = _scratch(operator, args, kwargs, result)
         return self._scratch[key]
 
     def _count(self, scratch: int) -> None:
