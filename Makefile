@@ -52,9 +52,9 @@ demo: $(BUILD)/build.ninja ## The program, then what it can show in a minute
 test: build ## Everything, then all tests
 	ctest --test-dir $(BUILD) --output-on-failure -j$$(( $(JOBS) + 1 ))
 
-# In a build folder of its own, which takes from ccache what the other one compiled.
+# In a build folder of its own, which takes from ccache what the other one compiled: by a compiler of the same name.
 python: setup ## The package for Python, installed into .venv with the program pareprop
-	.venv/bin/python -m pip install --no-build-isolation --no-deps --disable-pip-version-check -C build-dir=build-python .
+	CC=cc CXX=c++ .venv/bin/python -m pip install --no-build-isolation --no-deps --disable-pip-version-check -C build-dir=build-python .
 
 bench: $(BUILD)/build.ninja ## The micro-benchmarks
 	cmake -DPAREPROP_BUILD_BENCH=ON $(configure_flags) $(BUILD)

@@ -84,6 +84,26 @@ def in_turns(rounds, **ways):
         print(f"  {name:20} {statistics.median(times[name]) * 1e3:8.1f} ms   {statistics.median(ratios):.3f}", flush=True)
 
 
+def gradients(parameters, step):
+    for parameter in parameters:
+        parameter.grad = None
+    step()
+    return [parameter.grad for parameter in parameters]
+
+
+def check_same(parameters, **ways):
+    """Each way computes the gradients of the first."""
+    expected = None
+    for name, way in ways.items():
+        found = gradients(parameters, way)
+        assert all(gradient is not None for gradient in found), name
+        if expected is None:
+            expected = found
+        largest = max(gradient.abs().max().item() for gradient in expected)
+        for own, other in zip(found, expected):
+            assert (own - other).abs().max() <= 1e-5 * largest, (name, own.shape)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=10)
@@ -92,9 +112,14 @@ def main():
         model = pareprop.models.create("vit_small", mode=mode)
         images, labels, _ = model.example(4)
         print(f"vit_small, batch 4, fp32, {mode}")
-        in_turns(
-            rounds, in_cpp=lambda: model.engine.step(4), from_python=lambda: model.loss(images, labels).backward()
-        )  # fmt: skip
+        stored = pareprop.models.create("vit_small", mode="stored")
+        stored.load_state_dict(model.state_dict())
+        expected = gradients(list(stored.parameters()), lambda: stored.loss(images, labels).backward())
+        found = gradients(list(model.parameters()), lambda: model.loss(images, labels).backward())
+        largest = max(gradient.abs().max().item() for gradient in expected)
+        assert all((a - b).abs().max() <= 1e-5 * largest for a, b in zip(found, expected)), mode
+        ways = {"in_cpp": lambda: model.engine.step(4), "from_python": lambda: model.loss(images, labels).backward()}
+        in_turns(rounds, **ways)
 
     width, depth = 384, 12
     pairs = [(Attention(width, 6), mlp(width)) for _ in range(depth)]
@@ -113,12 +138,9 @@ def main():
         (y1 + y2).square().mean().backward()
 
     print(f"{depth} blocks of plain modules, width {width}, (4, 197) tokens, fp32")
-    in_turns(
-        rounds,
-        autograd_function=vanilla,
-        reprop=lambda: ours(stacks["reprop"]),
-        pareprop=lambda: ours(stacks["pareprop"]),
-    )
+    ways = {"autograd_function": vanilla, **{mode: lambda mode=mode: ours(stacks[mode]) for mode in stacks}}
+    check_same(parameters, **ways)
+    in_turns(rounds, **ways)
 
 
 if __name__ == "__main__":

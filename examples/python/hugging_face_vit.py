@@ -24,6 +24,7 @@ if small:
 torch.manual_seed(0)
 images = [{"pixel_values": torch.randn(3, config.image_size, config.image_size), "labels": i % 10} for i in range(24)]
 sample = {"pixel_values": torch.stack([row["pixel_values"] for row in images[:8]]), "labels": torch.arange(8)}
+ahead = sum(tensor.nbytes for tensor in sample.values())  # the Trainer fetches a batch while it trains on another
 
 
 def fine_tune(budget=None):
@@ -32,7 +33,7 @@ def fine_tune(budget=None):
     before = pareprop.memory.usage().live
     model = ViTForImageClassification(config)
     if budget is not None:
-        print(pareprop.fit(model.train(), sample, budget))
+        print(pareprop.fit(model.train(), sample, budget - ahead))
     with tempfile.TemporaryDirectory() as folder:
         arguments = TrainingArguments(
             folder, per_device_train_batch_size=8, max_steps=3, logging_steps=1, report_to=[], disable_tqdm=True,
@@ -47,8 +48,9 @@ def fine_tune(budget=None):
 
 stored, most = fine_tune()
 loose = pareprop.fit(ViTForImageClassification(config).train(), sample, "1TiB")
-budget = (loose.stored_peak_bytes + loose.smallest_peak_bytes) // 2
+budget = (loose.stored_peak_bytes + loose.smallest_peak_bytes) // 2 + ahead
 within, least = fine_tune(budget)
 print(f"losses {stored} stored, {within} within the budget")
 print(f"peak {most >> 20} MiB stored, {least >> 20} MiB with a budget of {budget >> 20} MiB")
-print("the same losses" if stored == within else "other losses", "in less memory" if least < most else "in more memory")
+same, kept = stored == within, least <= budget < most
+print("the same losses" if same else "other losses", "within the budget" if kept else "outside of the budget")

@@ -42,7 +42,7 @@ for step in range(parser.parse_args().steps):
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
-dist.all_reduce(loss.detach())
 if dist.get_rank() == 0:
-    print(f"loss {loss.item() / dist.get_world_size():.4f}")
+    print(f"loss {loss.item():.4f}")
+dist.barrier()  # Gloo's threads let go of what was sent before the interpreter ends (pytorch#190489)
 dist.destroy_process_group()

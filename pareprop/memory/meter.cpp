@@ -26,6 +26,11 @@ struct alignas(64) Gauge {
     if (bytes > 0) raise_peak(now);
   }
 
+  void restore_peak(std::int64_t before) {
+    peak.store(before);
+    raise_peak(live.load());
+  }
+
   // An allocation between the load and the store would be lost; the second look finds it.
   void reset_peak() {
     peak.store(live.load());
@@ -85,10 +90,10 @@ void reset_peaks(Counted what) {
 }
 
 PeaksKept::~PeaksKept() {
-  Gauges& all = gauges(Counted::cpu);
-  for (std::size_t i = 0; i < kTags; ++i) all.tags[i].peak.store(before_.peak[i]);
-  all.total.peak.store(before_.total_peak);
-  all.activation.peak.store(before_.activation_peak);
+  Gauges& all = gauges(what_);
+  for (std::size_t i = 0; i < kTags; ++i) all.tags[i].restore_peak(before_.peak[i]);
+  all.total.restore_peak(before_.total_peak);
+  all.activation.restore_peak(before_.activation_peak);
 }
 
 namespace detail {

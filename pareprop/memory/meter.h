@@ -49,16 +49,17 @@ enum class Counted : std::uint8_t { cpu, meta };
 Usage usage(Counted what = Counted::cpu);
 void reset_peaks(Counted what = Counted::cpu);
 
-// Its destructor restores the peaks that its constructor saw, so that temporary memory in between
-// does not count. REQUIRES: no other thread allocates.
+// Its destructor restores the peaks that its constructor saw, or what is live now where that is
+// more, so that temporary memory in between does not count. REQUIRES: no other thread allocates.
 class PeaksKept {
  public:
-  PeaksKept() : before_(usage()) {}
+  explicit PeaksKept(Counted what = Counted::cpu) : what_(what), before_(usage(what)) {}
   ~PeaksKept();
   PeaksKept(const PeaksKept&) = delete;
   PeaksKept& operator=(const PeaksKept&) = delete;
 
  private:
+  const Counted what_;
   const Usage before_;
 };
 

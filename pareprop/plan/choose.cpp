@@ -147,6 +147,29 @@ std::optional<Choice> choose(const Profile& profile, std::int64_t budget) {
   return overlapped && overlapped->seconds < serial->seconds ? overlapped : serial;
 }
 
+void close_in(const Profile& profile, std::int64_t budget, bool overlap, const SpareBytes& spare) {
+  constexpr int kRounds = 16;
+  const std::int64_t least = smallest_budget(profile, overlap), close = budget / 1024 + 1;
+  std::int64_t target = std::max(budget, least);
+  std::optional<std::int64_t> fitting, above;
+  for (int round = 0; round < kRounds; ++round) {
+    const auto choice = choose(profile, target, overlap);
+    if (!choice) return;
+    const std::optional<std::int64_t> left = spare(*choice);
+    if (!left) return;
+    (*left >= 0 ? fitting : above) = target;
+    if (fitting && above) {
+      if (*above - *fitting <= close) return;
+      target = *fitting + (*above - *fitting) / 2;
+    } else if (fitting) {
+      target += std::max(*left, close);
+    } else {
+      if (target <= least) return;
+      target = std::max(least, target + std::min(*left, -close));
+    }
+  }
+}
+
 // What can be done with the fewest bytes: time does not count, so one label a policy is enough.
 std::int64_t smallest_budget(const Profile& profile, bool overlap) {
   // Keeping less never raises a later sum, so whether a budget is enough follows from the least

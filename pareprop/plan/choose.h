@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -24,6 +25,16 @@ Choice evaluate(const Profile& profile, bool overlap, std::vector<std::vector<Po
 std::optional<Choice> choose(const Profile& profile, std::int64_t budget);
 // The same among those that overlap, or that do not.
 std::optional<Choice> choose(const Profile& profile, std::int64_t budget, bool overlap);
+
+// What is left of a budget when a step is run by this choice; negative: it takes more. None: no
+// other choice is asked for.
+using SpareBytes = std::function<std::optional<std::int64_t>(const Choice&)>;
+
+// Asks for one fast choice after the other, as the profile says which one is the fastest under a
+// budget, and `spare` what it really takes. Where they differ, the search gets another budget:
+// first moved by the difference, then halfway between one whose choice fits and one whose choice
+// does not.
+void close_in(const Profile& profile, std::int64_t budget, bool overlap, const SpareBytes& spare);
 
 // The least budget for which choose() finds something.
 std::int64_t smallest_budget(const Profile& profile);

@@ -150,6 +150,7 @@ Macs DryStep::backward(std::int64_t batch, bool adds, bool divides) {
   const DevicePathScope path(on_streams());
   const memory::MetaPoolsScope pools(pools_);
   const MacCounter counter;
+  const ResultsOnly results;
   std::shared_ptr<GradientTaker> taker;
   std::vector<at::Tensor> kept;
   if (shape_.updates_inside || divides) {

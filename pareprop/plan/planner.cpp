@@ -117,17 +117,10 @@ bool Planner::overlap_pays(const Variant& variant) const {
          evaluate(variant.profile, false, lean).seconds;
 }
 
-// The profile says which choice is the fastest under a budget, a dry step what that choice really
-// takes. Where they differ, the search gets another budget: first moved by the difference, then
-// halfway between one whose choice fits and one whose choice does not. With overlap or without is
-// searched apart: they differ from the profile by other amounts, and are compared by seconds().
+// A dry step says what a choice really takes. With overlap or without is searched apart: they
+// differ from the profile by other amounts, and are compared by seconds().
 void Planner::improve(Plan& best, const Variant& variant, bool overlap, std::int64_t budget) {
-  constexpr int kRounds = 16;
-  const std::int64_t least = smallest_budget(variant.profile, overlap), close = budget / 1024 + 1;
-  std::int64_t target = std::max(budget, least);
-  std::optional<std::int64_t> fitting, above;
-  // Returns what is left of the budget.
-  const auto consider = [&](const Choice& choice) {
+  const auto consider = [&](const Choice& choice) -> std::optional<std::int64_t> {
     const StepPlan step = step_plan(choice, variant.recompute_between);
     const Prediction usage = dry_.run(step);
     const std::int64_t spare = budget - usage.at_most;
@@ -138,26 +131,12 @@ void Planner::improve(Plan& best, const Variant& variant, bool overlap, std::int
       best.predicted = usage;
       best.seconds = taken;
     }
+    if (spare >= 0 && best.step.stores_all()) return std::nullopt;
     return spare;
   };
   // Where the profile thinks too much of what it takes, no budget of the search would find it.
   if (overlap) consider(evaluate(variant.profile, true, policies_of(recomputing(true))));
-  for (int round = 0; round < kRounds; ++round) {
-    const auto choice = choose(variant.profile, target, overlap);
-    if (!choice) return;
-    const std::int64_t spare = consider(*choice);
-    if (spare >= 0 && best.step.stores_all()) return;
-    (spare >= 0 ? fitting : above) = target;
-    if (fitting && above) {
-      if (*above - *fitting <= close) return;
-      target = *fitting + (*above - *fitting) / 2;
-    } else if (fitting) {
-      target += std::max(spare, close);
-    } else {
-      if (target <= least) return;
-      target = std::max(least, target + std::min(spare, -close));
-    }
-  }
+  close_in(variant.profile, budget, overlap, consider);
 }
 
 Plan Planner::plan(std::int64_t budget) {

@@ -1,4 +1,8 @@
+#include <c10/core/Allocator.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
 #include <pybind11/stl.h>
+
+#include <algorithm>
 
 #include "pareprop/memory/caching_allocator.h"
 #include "pareprop/memory/free_memory.h"
@@ -29,6 +33,32 @@ py::dict usage(bool meta) {
   return result;
 }
 
+// What the CPU's allocator, ours or torch's, tells a profiler of this thread.
+class PeakOfThread final : public c10::MemoryReportingInfoBase {
+ public:
+  void reportMemoryUsage(void*, std::int64_t bytes, std::size_t, std::size_t,
+                         c10::Device device) override {
+    if (!device.is_cpu()) return;
+    live_ += bytes;
+    peak_ = std::max(peak_, live_);
+  }
+  bool memoryProfilingEnabled() const override { return true; }
+  std::int64_t peak() const { return peak_; }
+
+ private:
+  std::int64_t live_ = 0, peak_ = 0;
+};
+
+// Memory of the CPU at its highest while a function runs, its results included. The meter forgets
+// it.
+std::int64_t peak_while(const py::object& function) {
+  const memory::PeaksKept uncounted;
+  const auto peak = std::make_shared<PeakOfThread>();
+  const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, peak);
+  const py::object result = function();
+  return peak->peak();
+}
+
 }  // namespace
 
 void bind_memory(py::module_& module) {
@@ -40,7 +70,11 @@ void bind_memory(py::module_& module) {
   module.def(
       "reset_peaks", [](bool meta) { memory::reset_peaks(counted(meta)); },
       py::arg("meta") = false);
+  module.def("peak_while", &peak_while, py::arg("function"));
   module.def("usage", &usage, py::arg("meta") = false);
+  module.def(
+      "live_bytes", [](bool meta) { return memory::usage(counted(meta)).total_live; },
+      py::arg("meta") = false);
 }
 
 }  // namespace pareprop::python

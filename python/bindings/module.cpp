@@ -5,6 +5,7 @@ PYBIND11_MODULE(_core, module) {
   pareprop::python::bind_plans(module);
   pareprop::python::bind_stack(module);
   pareprop::python::bind_network(module);
+  pareprop::python::bind_choice(module);
   pareprop::python::bind_models(module);
   pareprop::python::bind_memory(module);
   pareprop::python::bind_optimizers(module);

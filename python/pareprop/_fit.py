@@ -1,4 +1,4 @@
-"""Budgets for models that are not reversible: which of their repeated blocks are checkpointed."""
+"""Budgets for models that are not reversible: which of their repeated blocks are stored, and which checkpointed."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from . import _core
-from ._step import Loss, batch_of, on_meta, parse_budget, run_step, with_samples
+from ._dry_step import DryStep, Step
+from ._step import Loss, batch_of, parse_budget
 from ._text import html_table, table
 
 _STATE = {"adamw": 2, "sgd": 1, "adafactor": 0, "none": 0}
 _HEADER = ["", "checkpointed", "peak", "fits"]
+# What torch.utils.checkpoint keeps of a block besides its inputs: the state of torch's generator, and small objects.
+_CHECKPOINT = 8192
 
 
 @dataclass(frozen=True)
@@ -28,13 +31,20 @@ class Fit:
     checkpointed: list[str]
     """Those whose forward pass is computed again in the backward pass."""
     peak_bytes: int
+    at_most_bytes: int
+    """The peak and a margin for scratch memory of torch itself: at most the budget."""
     stored_peak_bytes: int
     """With nothing checkpointed."""
     smallest_peak_bytes: int
     """With every block checkpointed."""
 
+    @property
+    def policies(self) -> str:
+        """A letter for each block, from input to output: store or checkpoint."""
+        return "".join("C" if name in self.checkpointed else "S" for name in self.blocks)
+
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return {**asdict(self), "policies": self.policies}
 
     def _cells(self) -> list[list[str]]:
         count = len(self.blocks)
@@ -53,10 +63,16 @@ class Fit:
         return f"batch {self.batch}, budget {_core.bytes_text(self.budget_bytes)} ({self.budget_bytes} bytes)"
 
     def __repr__(self) -> str:
-        return f"{self._title()}\n\n{table(_HEADER, self._cells())}"
+        return (
+            f"{self._title()}\n\n{table(_HEADER, self._cells())}\n\n"
+            f"Policies, one letter per block from input to output:\n  {self.policies}"
+        )
 
     def _repr_html_(self) -> str:
-        return f"<p>{self._title()}</p>{html_table(_HEADER, self._cells())}"
+        return (
+            f"<p>{self._title()}</p>{html_table(_HEADER, self._cells())}"
+            f"<p>Policies: <code>{self.policies}</code></p>"
+        )
 
 
 def _repeated(model: torch.nn.Module) -> list[str]:
@@ -138,27 +154,52 @@ def _checkpoint(model: torch.nn.Module, names: Iterable[str]) -> None:
         block.__class__ = made[kind]
 
 
-class _DryStep:
-    """Training steps on the meta device, whose bytes are counted."""
+class _Choices:
+    """What a step takes by which blocks are checkpointed."""
 
-    def __init__(self, model: torch.nn.Module, sample: Any, loss: Loss, copies: int) -> None:
-        _core.install_meta_meter()
-        before = _core.usage(meta=True)["live"]
-        self._model = on_meta(model)
-        self._sample = with_samples(sample, batch_of(sample), torch.device("meta"))
-        self._loss = loss
-        weights = [weight for weight in self._model.parameters() if weight.requires_grad]
-        self._state = [torch.empty_like(weight) for weight in weights for _ in range(copies)]
-        self._before = before
+    def __init__(self, dry: DryStep, names: list[str]) -> None:
+        self._dry = dry
+        self._names = names
+        self._seen: dict[frozenset[str], Step] = {}
 
-    def peak(self, names: Iterable[str]) -> int:
-        _checkpoint(self._model, names)
-        self._model.zero_grad(set_to_none=True)
-        _core.reset_peaks(meta=True)
-        run_step(self._model, self._sample, self._loss)
-        peak = int(_core.usage(meta=True)["peak"] - self._before)
-        self._model.zero_grad(set_to_none=True)
-        return peak
+    def step(self, checkpointed: Iterable[str]) -> Step:
+        chosen = frozenset(checkpointed)
+        if chosen not in self._seen:
+            _checkpoint(self._dry.model, chosen)
+            self._seen[chosen] = self._dry.run(self._names)
+        return self._seen[chosen]
+
+    def at_most(self, checkpointed: Iterable[str]) -> int:
+        chosen = frozenset(checkpointed)
+        peak = self.step(chosen).peak
+        return peak + (peak - self._dry.lasting) // 256 + _CHECKPOINT * len(chosen) + 4096
+
+    def fastest(self, budget: int) -> Optional[list[str]]:
+        """The blocks to checkpoint for the fastest step that fits; None if none does."""
+        stored, lean = self.step([]), self.step(self._names)
+        order = [name for name in reversed(lean.blocks) if name in stored.blocks]  # from the input on
+        blocks, kept = [], 0
+        for name in order:
+            own, again = stored.blocks[name], lean.blocks[name]
+            more = max(0, own.kept - again.kept)
+            kept += more
+            blocks.append(
+                _core.SeenBlock(
+                    live=again.before,
+                    kept=more,
+                    extra_stored=max(0, max(own.peak, own.forward_peak) - again.before - kept),
+                    extra_checkpointed=max(0, max(again.peak, again.forward_peak) - again.before),
+                    macs=own.flops / 2,
+                )
+            )
+        chosen = _core.choose_checkpoints(
+            blocks,
+            above=max(lean.above, stored.above - kept),
+            below=lean.below,
+            budget=budget,
+            takes=lambda which: self.at_most(name for name, yes in zip(order, which) if yes),
+        )
+        return None if chosen is None else [name for name, yes in zip(order, chosen) if yes]
 
 
 def fit(
@@ -170,11 +211,11 @@ def fit(
     optimizer: Optional[str] = "adamw",
     loss: Loss = None,
 ) -> Fit:
-    """Makes a model that is not reversible train within a number of bytes: repeated blocks are checkpointed
-    (`torch.utils.checkpoint`), as few as possible.
+    """Makes a model that is not reversible train within a number of bytes: the planner chooses for each of its repeated
+    blocks whether it is stored or checkpointed (`torch.utils.checkpoint`), so that the step is as fast as can be.
 
-    Each candidate is a training step on torch's meta device, on shapes only, whose bytes are counted. Operators for
-    which torch chooses another kernel there than on the CPU can take a little more or less.
+    A few training steps are run on shapes only: they show what each block keeps and computes. What the planner chooses
+    is run in the same way, and counts by what it really takes.
 
     Arguments:
         model: any module. What it computes, its parameters and its state_dict stay as they are. A copy of it, or what
@@ -185,7 +226,7 @@ def fit(
         optimizer: "adamw", "sgd", "adafactor" or None: how much state there is.
         loss: makes a loss of the output; else its own member `loss`, or the mean of its tensors.
 
-    Raises ValueError if the model has no repeated blocks, or if the budget is too small with all of them checkpointed.
+    Raises ValueError if the model has no repeated blocks, or if the budget is too small whatever is checkpointed.
     """
     bytes_ = parse_budget(budget)
     kind = optimizer or "none"
@@ -193,21 +234,22 @@ def fit(
         raise ValueError(f"fit: optimizer is {optimizer!r}; expected adamw, sgd, adafactor or None")
     _checkpoint(model, [])
     names = _block_names(model, blocks)
-    dry = _DryStep(model, sample, loss, _STATE[kind])
-    most, least = dry.peak([]), dry.peak(names)
-    if least > bytes_:
+    choices = _Choices(DryStep(model, sample, loss, _STATE[kind]), names)
+    chosen = choices.fastest(bytes_)
+    if chosen is None:
+        least = choices.at_most(names)
         raise ValueError(
             f"fit: batch {batch_of(sample)} needs {_core.bytes_text(least)} with every block checkpointed, more than "
             f"the budget of {_core.bytes_text(bytes_)}; make the batch smaller, or the budget at least {least} bytes"
         )
-    # The first blocks are checkpointed: when their turn comes, what the later ones kept is free already.
-    low, high, peak = (0, 0, most) if most <= bytes_ else (0, len(names), least)
-    while low < high:
-        middle = (low + high) // 2
-        found = dry.peak(names[:middle])
-        if found <= bytes_:
-            high, peak = middle, found
-        else:
-            low = middle + 1
-    _checkpoint(model, names[:high])
-    return Fit(bytes_, batch_of(sample), names, names[:high], peak, most, least)
+    _checkpoint(model, chosen)
+    return Fit(
+        budget_bytes=bytes_,
+        batch=batch_of(sample),
+        blocks=names,
+        checkpointed=chosen,
+        peak_bytes=choices.step(chosen).peak,
+        at_most_bytes=choices.at_most(chosen),
+        stored_peak_bytes=choices.step([]).peak,
+        smallest_peak_bytes=choices.step(names).peak,
+    )

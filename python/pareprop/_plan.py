@@ -40,6 +40,8 @@ class Plan:
     predicted_bytes: dict[str, int]
     """The peak of each kind of memory alone."""
     peak_bytes: int
+    at_most_bytes: int
+    """The peak and a margin for scratch memory of torch: what has to fit."""
     smallest_budget_bytes: int
     largest_batch: int
     micro_batch: int
@@ -190,6 +192,7 @@ def plan(
         step=found.step,
         predicted_bytes=found.predicted.by_tag,
         peak_bytes=found.predicted.total,
+        at_most_bytes=found.predicted.at_most,
         smallest_budget_bytes=found.smallest_budget,
         largest_batch=found.largest_batch,
         micro_batch=found.micro_batch,

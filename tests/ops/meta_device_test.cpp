@@ -1,6 +1,7 @@
 #include "pareprop/ops/meta_device.h"
 
 #include <ATen/ops/ones.h>
+#include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 #include <torch/nn/modules/batchnorm.h>
@@ -11,6 +12,7 @@
 #include <torch/nn/modules/normalization.h>
 
 #include "pareprop/memory/caching_allocator.h"
+#include "pareprop/memory/meta_meter.h"
 #include "pareprop/ops/meta_kernels.h"
 
 namespace pareprop {
@@ -56,6 +58,34 @@ TEST(MetaKernels, ModulesOfTorchHaveTheShapesOfTheCpu) {
     EXPECT_TRUE(got[i].is_meta()) << i;
     EXPECT_EQ(got[i].sizes(), expected[i].sizes()) << i;
     EXPECT_EQ(got[i].scalar_type(), expected[i].scalar_type()) << i;
+  }
+}
+
+// What attention leaves behind for its gradient, and the shapes of its gradients.
+TEST(MetaKernels, AttentionKeepsWhatItKeepsOnTheCpu) {
+  memory::install_caching_allocator();
+  memory::install_meta_meter();
+  install_meta_kernels();
+  const auto kept = [](at::Device device, const std::optional<at::Tensor>& mask, double dropout) {
+    const auto counted = device.is_cpu() ? memory::Counted::cpu : memory::Counted::meta;
+    const at::Tensor q = at::ones({2, 3, 40, 8}, device).requires_grad_(true);
+    const std::optional<at::Tensor> here = mask ? std::optional(mask->to(device)) : std::nullopt;
+    const std::int64_t before = memory::usage(counted).total_live;
+    const at::Tensor y = at::scaled_dot_product_attention(q, q, q, here, dropout);
+    const std::int64_t after = memory::usage(counted).total_live;
+    y.sum().backward();
+    EXPECT_EQ(q.grad().sizes(), q.sizes());
+    EXPECT_EQ(y.sizes(), q.sizes());
+    return after - before;
+  };
+  const at::Tensor all = at::ones({40, 40}, at::kBool);
+  const std::int64_t probabilities = 2 * 3 * 40 * 40 * 4;
+  for (const auto& mask : {std::optional<at::Tensor>(), std::optional(all)}) {
+    EXPECT_EQ(kept(at::kMeta, mask, 0.0), kept(at::kCPU, mask, 0.0));
+    EXPECT_LT(kept(at::kMeta, mask, 0.0), probabilities);
+    // With dropout the CPU keeps all of them too.
+    EXPECT_EQ(kept(at::kMeta, mask, 0.5), kept(at::kCPU, mask, 0.5));
+    EXPECT_GT(kept(at::kMeta, mask, 0.5), probabilities);
   }
 }
 

@@ -9,15 +9,17 @@ import pytest
 HERE = os.path.dirname(__file__)
 
 
-def run_two(way, tmp_path):
+@pytest.fixture(scope="module")
+def printed(tmp_path_factory):
+    """What both processes print: they are started once."""
     script = os.path.join(HERE, "two_processes.py")
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", script, way]
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", script]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment, cwd=tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("good") == 2, done.stdout
+    folder = tmp_path_factory.mktemp("two")
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment, cwd=folder)
+    return done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("way", ["ddp", "overlap", "order", "fsdp"])
-def test_two_processes(way, tmp_path):
-    run_two(way, tmp_path)
+def test_two_processes(way, printed):
+    assert printed.count(f"{way} is good") == 2, printed

@@ -1,6 +1,7 @@
 """Lanes call Python while other threads of Python are busy; signals end a loop."""
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -130,15 +131,15 @@ def test_two_threads_train_at_once():
     assert errors == []
 
 
-# Sends itself the signal of Ctrl-C at a moment that is named, in the third step or the first later one that has it:
-# which lane recovers a branch is chance.
+# Sends itself the signal of Ctrl-C at moments that are named, in the third step or the first later one that has it:
+# which lane recovers a branch is chance. The last one is not caught.
 LOOP = """
 import os, signal, sys, threading
 sys.path.insert(0, {here!r})
 import torch, pareprop
 from torch import nn
 from branches import Mlp, loss_of
-moment, steps = {moment!r}, 0
+moment, steps = "", 0
 
 def here(now):
     global moment
@@ -165,7 +166,9 @@ class Branch(Mlp):
 stack = pareprop.Stack([(Branch(8), Branch(8)) for _ in range(8)], "pareprop")
 optimizer = torch.optim.SGD(stack.parameters(), 1e-3)
 x, backward = torch.randn(4, 64, 8), False
-try:
+
+def train():
+    global steps, backward
     while steps < 1000:
         steps += 1
         backward = False
@@ -176,23 +179,42 @@ try:
         loss.backward()
         optimizer.step()
         here("after")
-    print("never")
-except KeyboardInterrupt:
-    backward = False
-    optimizer.zero_grad()
-    loss_of(*stack(x, x)).backward()
-    assert all(parameter.grad is not None for parameter in stack.parameters())
-    print("clean")
+
+for name in {moments!r}:
+    moment, steps = name, 0
+    try:
+        train()
+        print(name, "never")
+    except KeyboardInterrupt:
+        backward = False
+        optimizer.zero_grad()
+        loss_of(*stack(x, x)).backward()
+        assert all(parameter.grad is not None for parameter in stack.parameters())
+        print(name, "clean")
+moment, steps = "gradient", 0
+print("last", flush=True)
+train()
 """
 
 MOMENTS = ["forward", "between", "gradient", "recovery on the own lane", "recovery on the other lane", "after"]
 
 
+@pytest.fixture(scope="module")
+def interrupted():
+    """One process is interrupted at each of these moments."""
+    code = LOOP.format(here=HERE, moments=MOMENTS)
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+
+
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_control_c_ends_a_training_loop(moment):
-    code = LOOP.format(here=HERE, moment=moment)
-    loop = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
-    assert (loop.returncode, loop.stdout, loop.stderr) == (0, "clean\n", "")
+def test_control_c_ends_a_training_loop(moment, interrupted):
+    assert f"{moment} clean\n" in interrupted.stdout, interrupted
+
+
+def test_control_c_ends_the_process(interrupted):
+    """Where nothing catches it: by the signal, as Python's own loops, with the traceback alone."""
+    assert interrupted.stdout.endswith("last\n") and interrupted.returncode == -signal.SIGINT, interrupted
+    assert interrupted.stderr.startswith("Traceback") and interrupted.stderr.endswith("\nKeyboardInterrupt\n")
 
 
 def test_objects_that_outlive_the_interpreter_do_no_harm():
