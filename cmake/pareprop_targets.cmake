@@ -25,9 +25,9 @@ endif()
 
 # Most of the time of a file goes into headers and their templates, which files that are compiled together
 # share. Alone is quicker for who works on one of them.
-option(PAREPROP_UNITY "Compile files of tests, and those that see autograd, eight at a time" ON)
+option(PAREPROP_UNITY "Compile files of tests, and those that see autograd, sixteen at a time" ON)
 function(pareprop_together target)
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ${PAREPROP_UNITY} UNITY_BUILD_BATCH_SIZE 8)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${PAREPROP_UNITY} UNITY_BUILD_BATCH_SIZE 16)
 endfunction()
 
 # For what is compiled more often than it runs, and where little time is spent: three quarters of the time of -O3.

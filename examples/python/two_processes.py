@@ -44,5 +44,5 @@ for step in range(parser.parse_args().steps):
     optimizer.step()
 if dist.get_rank() == 0:
     print(f"loss {loss.item():.4f}")
-dist.barrier()  # Gloo's threads let go of what was sent before the interpreter ends (pytorch#190489)
+dist.barrier()  # Gloo's threads have time to let go of what was sent (pytorch#190489)
 dist.destroy_process_group()

@@ -155,10 +155,13 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
           wanted[2] ? grad.new_empty({channels}) : at::Tensor()};
 }
 
-// A tensor of the CPU of this shape whose values nobody reads.
-at::Tensor stand_in(const at::Tensor& t) {
+// A tensor of the CPU of this shape whose values nobody reads: of the first sample only, because
+// the choice does not depend on the batch, which may be larger than memory.
+at::Tensor stand_in(const at::Tensor& all) {
+  const bool has_samples = all.dim() == 4 && all.size(0) > 0;
+  const at::Tensor t = has_samples ? all.narrow(0, 0, 1) : all;
   at::Tensor made = at::empty_strided(t.sizes(), t.strides(), t.options().device(at::kCPU));
-  return made.set_requires_grad(t.requires_grad());
+  return made.set_requires_grad(all.requires_grad());
 }
 
 // Which way torch takes on the CPU.
@@ -234,7 +237,8 @@ std::int64_t attention_scratch(const at::RecordFunction& call) {
   const std::int64_t queries = q.size(2) >= 768 ? 256 : q.size(2) >= 192 ? 64 : 32;
   const std::int64_t scores = queries * std::min<std::int64_t>(512, k.size(2));
   const std::int64_t numbers = backward ? 2 * scores : scores + queries * (q.size(3) + 2);
-  return at::get_num_threads() * numbers * static_cast<std::int64_t>(sizeof(float));
+  const std::int64_t bytes = q.scalar_type() == at::kDouble ? sizeof(double) : sizeof(float);
+  return at::get_num_threads() * numbers * bytes;
 }
 
 thread_local bool in_operator = false;

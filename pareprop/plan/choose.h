@@ -30,8 +30,8 @@ std::optional<Choice> choose(const Profile& profile, std::int64_t budget, bool o
 // other choice is asked for.
 using SpareBytes = std::function<std::optional<std::int64_t>(const Choice&)>;
 
-// Asks for one fast choice after the other, as the profile says which one is the fastest under a
-// budget, and `spare` what it really takes. Where they differ, the search gets another budget:
+// Asks for choices one after another. The profile says which is the fastest under a budget, `spare`
+// what it really takes. Where they differ, the search gets another budget:
 // first moved by the difference, then halfway between one whose choice fits and one whose choice
 // does not.
 void close_in(const Profile& profile, std::int64_t budget, bool overlap, const SpareBytes& spare);

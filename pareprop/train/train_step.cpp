@@ -171,18 +171,22 @@ StepOutcome run_step_inside(const StepParts& parts, const StepOptions& options, 
     inside.finish();
     norm = read_inside(parts, *checks);
     clip = clip_factor(norm.norm * factor, options.clip);
-    goes_back = norm.first_not_finite.empty();
+    goes_back = own.can_go_back && norm.first_not_finite.empty();
   }
   // Where the host waits for values it has waited once, for those of the first backward pass: the
-  // second has the same. Only what a recorded step took is not known yet.
-  const bool knows_what_comes =
-      options.clip > 0.0 && reads_wait(parts) && parts.recorder == nullptr;
+  // second has the same. Only what a recorded step took is not known yet, which concerns no other
+  // process: one may be recorded and the others not.
+  const bool knows_norm = options.clip > 0.0 && reads_wait(parts);
   if (goes_back) {
     inside.begin_stepping(learning_rate, factor * clip, parts.recorder);
     try {
       run_backward(parts, forward, samples);
       inside.finish();
-      if (!knows_what_comes) norm = read_inside(parts, *checks);
+      if (!knows_norm) {
+        norm = read_inside(parts, *checks);
+      } else if (parts.recorder != nullptr) {
+        checks->run();
+      }
     } catch (const std::exception& error) {
       if (!inside.changed_weights()) throw;
       throw HalfTakenStep(fault_of(error), explained(error));
@@ -201,9 +205,7 @@ StepOutcome run_step_inside(const StepParts& parts, const StepOptions& options, 
 
 StepOutcome run_step(const StepParts& parts, const StepOptions& options, BatchFeed& batches,
                      double learning_rate, bool wants_stop) {
-  for (const auto& [name, parameter] : parts.shares.all()) {
-    parameter.mutable_grad().reset();
-  }
+  drop_gradients(parts.model);
   if (parts.inside != nullptr) {
     return run_step_inside(parts, options, batches, learning_rate, wants_stop);
   }

@@ -55,8 +55,10 @@ class TrainingLoop {
 
   TrainResult train() {
     if (is_evaluated(step_, evaluated_)) {
-      const AveragedWeights averaged(run_.trained.average);
-      writer_.keep_if_best(model_, step_);
+      or_name_checkpoint([&] {
+        const AveragedWeights averaged(run_.trained.average);
+        writer_.keep_if_best(model_, step_);
+      });
     }
     model_.train();
     begin_ = Clock::now();
@@ -220,10 +222,7 @@ class TrainingLoop {
 
   // Why training ends instead, if it was asked to: the state is saved first then.
   std::optional<TrainEnd> evaluate_now() {
-    // Those of the last step would take memory that the plan has for activations.
-    for (const auto& [name, parameter] : run_.trained.shares.all()) {
-      parameter.mutable_grad().reset();
-    }
+    drop_gradients(model_);  // of the last step: the plan has their memory for activations
     std::optional<AveragedWeights> averaged(std::in_place, run_.trained.average);
     EvaluateOptions options{.workers = config_.workers, .samples = run_.keeper.samples()};
     options.on_batch = [&](std::int64_t done, std::int64_t all) {

@@ -14,10 +14,8 @@ namespace {
 
 namespace py = pybind11;
 
-memory::Counted counted(bool meta) { return meta ? memory::Counted::meta : memory::Counted::cpu; }
-
-py::dict usage(bool meta) {
-  const memory::Usage usage = memory::usage(counted(meta));
+py::dict usage() {
+  const memory::Usage usage = memory::usage();
   py::dict live, peak, result;
   for (std::size_t tag = 0; tag < memory::kTags; ++tag) {
     const py::str name(std::string(memory::name(static_cast<memory::Tag>(tag))));
@@ -67,13 +65,14 @@ void bind_memory(py::module_& module) {
   module.def("install_meta_meter", &memory::install_meta_meter);
   module.def("free_memory", &memory::free_memory);
   module.def("trim", &memory::trim, py::call_guard<py::gil_scoped_release>());
-  module.def(
-      "reset_peaks", [](bool meta) { memory::reset_peaks(counted(meta)); },
-      py::arg("meta") = false);
+  module.def("reset_peaks", [] { memory::reset_peaks(); });
   module.def("peak_while", &peak_while, py::arg("function"));
-  module.def("usage", &usage, py::arg("meta") = false);
+  module.def("usage", &usage);
   module.def(
-      "live_bytes", [](bool meta) { return memory::usage(counted(meta)).total_live; },
+      "live_bytes",
+      [](bool meta) {
+        return memory::usage(meta ? memory::Counted::meta : memory::Counted::cpu).total_live;
+      },
       py::arg("meta") = false);
 }
 

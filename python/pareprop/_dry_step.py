@@ -109,7 +109,9 @@ class _Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]
         takes = operator._overloadpacket in _TAKES_SCRATCH
         self._count(self._scratch_of(operator, args, kwargs or {}, result) if takes else 0)
         if self._now is not None:
-            self._now.flops += _flops(operator, args, kwargs or {}, result)
+            # Where there are no products, what is written tells how long an operator takes.
+            written = sum(x.numel() for x in _tensors(result))
+            self._now.flops += _flops(operator, args, kwargs or {}, result) + written
         return result
 
     def _live(self) -> int:

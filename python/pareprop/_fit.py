@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Optional, Union
 
@@ -35,8 +36,10 @@ class Fit:
     """The peak and a margin for scratch memory of torch itself: at most the budget."""
     stored_peak_bytes: int
     """With nothing checkpointed."""
+    stored_at_most_bytes: int
     smallest_peak_bytes: int
     """With every block checkpointed."""
+    smallest_at_most_bytes: int
 
     @property
     def policies(self) -> str:
@@ -49,14 +52,14 @@ class Fit:
     def _cells(self) -> list[list[str]]:
         count = len(self.blocks)
         rows = [
-            ("stored", 0, self.stored_peak_bytes),
-            ("all checkpointed", count, self.smallest_peak_bytes),
-            ("the plan", len(self.checkpointed), self.peak_bytes),
+            ("stored", 0, self.stored_peak_bytes, self.stored_at_most_bytes),
+            ("all checkpointed", count, self.smallest_peak_bytes, self.smallest_at_most_bytes),
+            ("the plan", len(self.checkpointed), self.peak_bytes, self.at_most_bytes),
         ]
         fits = {True: "yes", False: "no"}
         return [
-            [name, f"{some} of {count}", _core.bytes_text(peak), fits[peak <= self.budget_bytes]]
-            for name, some, peak in rows
+            [name, f"{some} of {count}", _core.bytes_text(peak), fits[at_most <= self.budget_bytes]]
+            for name, some, peak, at_most in rows
         ]
 
     def _title(self) -> str:
@@ -75,6 +78,12 @@ class Fit:
         )
 
 
+def _stored_class(module: torch.nn.Module) -> type[torch.nn.Module]:
+    """Its class without checkpointing."""
+    kind: type[torch.nn.Module] = getattr(type(module), "_stored_class", type(module))
+    return kind
+
+
 def _repeated(model: torch.nn.Module) -> list[str]:
     """The outermost lists of two or more modules of one type."""
     found: list[str] = []
@@ -82,9 +91,9 @@ def _repeated(model: torch.nn.Module) -> list[str]:
         if not isinstance(module, (torch.nn.ModuleList, torch.nn.Sequential)):
             continue
         children = list(module)
-        if len(children) < 2 or any(type(child) is not type(children[0]) for child in children):
+        if len(children) < 2 or len({_stored_class(child) for child in children}) > 1:
             continue
-        if not any(name.startswith(other + ".") for other in found):
+        if not any(not other or name.startswith(other + ".") for other in found):
             found.append(name)
     return found
 
@@ -99,11 +108,15 @@ def _block_names(model: torch.nn.Module, blocks: Union[str, Sequence[str], None]
             raise ValueError(
                 f"fit: the model has no '{name}'; name a ModuleList of it, such as 'encoder.layer'"
             ) from error
-        if not isinstance(found, Iterable):
+        if not isinstance(found, (torch.nn.ModuleList, torch.nn.Sequential)):
             raise ValueError(
                 f"fit: '{name}' is a {type(found).__name__}; expected a ModuleList or Sequential of blocks"
             )
-        names += [f"{name}.{i}" if name else str(i) for i, _ in enumerate(found)]
+        # Each once, also where a block is in the list several times.
+        names += [f"{name}.{child}" if name else child for child, _ in found.named_children()]
+    for name in names:
+        if any(other.startswith(name + ".") for other in names):
+            raise ValueError(f"fit: block '{name}' has other blocks inside it; name one of the lists")
     if not names:
         raise ValueError(
             "fit: the model has no repeated blocks: no ModuleList or Sequential with two or more modules of one type. "
@@ -116,6 +129,25 @@ def _new(kind: type[torch.nn.Module], *arguments: Any) -> torch.nn.Module:
     return kind.__new__(kind, *arguments)
 
 
+def _statistics(block: torch.nn.Module) -> list[torch.Tensor]:
+    """Running ones, which a forward pass changes."""
+    kind = torch.nn.modules.batchnorm._NormBase
+    norms = [part for part in block.modules() if isinstance(part, kind) and part.training and part.track_running_stats]
+    return [buffer for norm in norms for buffer in norm.buffers(recurse=False)]
+
+
+@contextlib.contextmanager
+def _kept(buffers: list[torch.Tensor]) -> Iterator[None]:
+    """They are afterwards what they were before."""
+    before = [buffer.clone() for buffer in buffers]
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for buffer, value in zip(buffers, before):
+                buffer.copy_(value)
+
+
 def _checkpointing(kind: type[torch.nn.Module]) -> type[torch.nn.Module]:
     """A class of modules whose forward pass is computed again in the backward pass; copies are of the class itself."""
     forward: Any = kind.forward
@@ -124,6 +156,9 @@ def _checkpointing(kind: type[torch.nn.Module]) -> type[torch.nn.Module]:
     def recomputed(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
         if not (self.training and torch.is_grad_enabled()):
             return forward(self, *args, **kwargs)
+        statistics = _statistics(self)
+        if statistics:
+            kwargs["context_fn"] = lambda: (contextlib.nullcontext(), _kept(statistics))
         return checkpoint(forward, self, *args, use_reentrant=False, **kwargs)
 
     def reduced(self: torch.nn.Module, protocol: Any) -> Any:
@@ -137,9 +172,7 @@ def _checkpointing(kind: type[torch.nn.Module]) -> type[torch.nn.Module]:
 def _checkpoint(model: torch.nn.Module, names: Iterable[str]) -> None:
     """These blocks, and no others, compute their forward pass again."""
     for module in model.modules():
-        own = getattr(type(module), "_stored_class", None)
-        if own is not None:
-            module.__class__ = own
+        module.__class__ = _stored_class(module)
     made: dict[type[torch.nn.Module], type[torch.nn.Module]] = {}
     for name in names:
         block = model.get_submodule(name)
@@ -155,7 +188,7 @@ def _checkpoint(model: torch.nn.Module, names: Iterable[str]) -> None:
 
 
 class _Choices:
-    """What a step takes by which blocks are checkpointed."""
+    """What a step takes, for each set of checkpointed blocks."""
 
     def __init__(self, dry: DryStep, names: list[str]) -> None:
         self._dry = dry
@@ -199,6 +232,8 @@ class _Choices:
             budget=budget,
             takes=lambda which: self.at_most(name for name, yes in zip(order, which) if yes),
         )
+        if chosen is None and self.at_most(self._names) <= budget:
+            return list(self._names)
         return None if chosen is None else [name for name, yes in zip(order, chosen) if yes]
 
 
@@ -215,7 +250,8 @@ def fit(
     blocks whether it is stored or checkpointed (`torch.utils.checkpoint`), so that the step is as fast as can be.
 
     A few training steps are run on shapes only: they show what each block keeps and computes. What the planner chooses
-    is run in the same way, and counts by what it really takes.
+    is run in the same way, and counts by what it really takes. Convolutions and attention also run once on zeros, which
+    shows their scratch memory.
 
     Arguments:
         model: any module. What it computes, its parameters and its state_dict stay as they are. A copy of it, or what
@@ -226,13 +262,15 @@ def fit(
         optimizer: "adamw", "sgd", "adafactor" or None: how much state there is.
         loss: makes a loss of the output; else its own member `loss`, or the mean of its tensors.
 
-    Raises ValueError if the model has no repeated blocks, or if the budget is too small whatever is checkpointed.
+    Raises ValueError if the model has no repeated blocks or is in eval mode, or if the budget is too small whatever is
+    checkpointed; the model is as it was then.
     """
     bytes_ = parse_budget(budget)
     kind = optimizer or "none"
     if kind not in _STATE:
         raise ValueError(f"fit: optimizer is {optimizer!r}; expected adamw, sgd, adafactor or None")
-    _checkpoint(model, [])
+    if not model.training:
+        raise ValueError("fit: the model is in eval mode; call model.train() first")
     names = _block_names(model, blocks)
     choices = _Choices(DryStep(model, sample, loss, _STATE[kind]), names)
     chosen = choices.fastest(bytes_)
@@ -251,5 +289,7 @@ def fit(
         peak_bytes=choices.step(chosen).peak,
         at_most_bytes=choices.at_most(chosen),
         stored_peak_bytes=choices.step([]).peak,
+        stored_at_most_bytes=choices.at_most([]),
         smallest_peak_bytes=choices.step(names).peak,
+        smallest_at_most_bytes=choices.at_most(names),
     )

@@ -125,7 +125,12 @@ TEST_F(ShardedTraining, GivesTheSameBitsWithClippingAccumulationAveragesAndUpdat
 // On the simulated device, which finds every race of streams.
 TEST_F(ShardedTraining, GivesTheSameBitsOnAnAccelerator) {
   expect_same_bits(2, {{{"device", "auto"}, {"accumulate", "2"}, {"clip", "0.05"}, {"steps", "3"}},
-                       {{"device", "auto"}, {"update", "inside"}, {"steps", "3"}}});
+                       {{"device", "auto"}, {"update", "inside"}, {"steps", "3"}},
+                       {{"device", "auto"},
+                        {"update", "inside"},
+                        {"clip", "0.05"},
+                        {"steps", "3"},
+                        {"trace", "2"}}});
 }
 
 TEST_F(ShardedTraining, GivesTheSameBitsInEveryFamily) {

@@ -89,6 +89,12 @@ TEST(MetaKernels, AttentionKeepsWhatItKeepsOnTheCpu) {
   }
 }
 
+TEST(MetaKernels, AttentionOfABatchThatNoMemoryCouldHold) {
+  install_meta_kernels();
+  const at::Tensor q = at::empty({std::int64_t{1} << 24, 8, 1024, 64}, at::kMeta);
+  EXPECT_EQ(at::scaled_dot_product_attention(q, q, q).sizes(), q.sizes());
+}
+
 TEST(MetaKernels, WhatRunsOnTheCpuIsNotCounted) {
   memory::install_caching_allocator();
   install_meta_kernels();

@@ -1,5 +1,6 @@
 """Mistakes: each has a sentence that names the branch, and the stack works afterwards."""
 
+import threading
 import traceback
 
 import pytest
@@ -7,7 +8,7 @@ import torch
 from torch import nn
 
 import pareprop
-from branches import Mlp, blocks, loss_of
+from branches import Mlp, blocks, by_autograd, gradients, largest_error, loss_of
 
 
 def step(stack, x):
@@ -34,6 +35,39 @@ def test_branches_that_cannot_be_computed_again(x, branch, error, message):
     stack = pareprop.Stack([(Mlp(8), Mlp(8)), (branch, Mlp(8)), (Mlp(8), Mlp(8))], "reprop")
     with pytest.raises(error, match=message):
         step(stack, x)
+
+
+class WrongOnce(nn.Module):
+    """Only its first call is wrong."""
+
+    def __init__(self, wrong):
+        super().__init__()
+        self.linear, self.wrong = nn.Linear(8, 8), wrong
+
+    def forward(self, x):
+        wrong, self.wrong = self.wrong, None
+        return wrong(x) if wrong else self.linear(x)
+
+
+@pytest.mark.parametrize("mode", ["reprop", "pareprop"])
+@pytest.mark.parametrize(
+    "wrong, error",
+    [
+        (lambda x: x[:, :2], ValueError),
+        (lambda x: None, TypeError),
+        (lambda x: x + 1, RuntimeError),  # it keeps state
+        (lambda x: nn.functional.dropout(x, 0.5), RuntimeError),
+    ],
+)
+def test_the_stack_works_again_after_a_wrong_branch(x, mode, wrong, error):
+    pairs = [(Mlp(8), Mlp(8)), (WrongOnce(wrong), Mlp(8)), (Mlp(8), Mlp(8))]
+    plan = pareprop.StackPlan(["reverse"] * 3, overlap=mode == "pareprop", tail=0)
+    stack = pareprop.Stack(pairs, plan=plan)
+    with pytest.raises(error, match="block 1, branch F"):
+        step(stack, x)
+    parameters = list(stack.parameters())
+    found = gradients(parameters, lambda: stack(x, x))
+    assert largest_error(found, gradients(parameters, lambda: by_autograd(stack, x, x))) < 1e-5
 
 
 def test_a_branch_that_keeps_state(x):
@@ -170,3 +204,43 @@ def test_arguments_of_a_stack(x):
     with pytest.raises(ValueError, match="p is 1.5"):
         pareprop.nn.Dropout(1.5)
     step(stack, x)
+
+
+class FailsOn(Mlp):
+    """Raises in one recomputation, on one lane."""
+
+    armed = False
+
+    def __init__(self, lane):
+        super().__init__(8)
+        self.lane = lane
+
+    def forward(self, x):
+        here = "own" if threading.current_thread() is threading.main_thread() else "other"
+        if FailsOn.armed and here == self.lane:
+            FailsOn.armed = False
+            raise ArithmeticError("the reason")
+        return super().forward(x)
+
+
+@pytest.mark.parametrize("lane", ["own", "other"])
+def test_an_exception_arrives_from_either_lane(lane):
+    """Which lane recovers a branch is chance: steps are repeated until this one does."""
+    stack = pareprop.Stack([(FailsOn(lane), FailsOn(lane)) for _ in range(8)], "pareprop")
+    x, caught = torch.randn(4, 64, 8), None
+    for _ in range(1000):
+        loss = loss_of(*stack(x, x))
+        FailsOn.armed = True
+        try:
+            loss.backward()
+        except ArithmeticError as error:
+            caught = error
+            break
+        finally:
+            FailsOn.armed = False
+    assert caught is not None, f"nothing was recovered on the {lane} lane"
+    frames = traceback.extract_tb(caught.__traceback__)
+    assert any(frame.name == "forward" and frame.filename == __file__ for frame in frames)
+    stack.zero_grad()
+    step(stack, x)
+    assert all(parameter.grad is not None for parameter in stack.parameters())

@@ -36,6 +36,21 @@ def test_the_small_networks_are_of_all_families():
     assert {name.split("_")[0] for name in SMALL} == {name.split("_")[0] for name in pareprop.models.names()}
 
 
+@pytest.mark.parametrize("name", pareprop.models.names())
+def test_every_network_is_a_module(name, monkeypatch):
+    """Of full size, on the meta device."""
+    made = pareprop._core.Model
+    monkeypatch.setattr(
+        pareprop._core,
+        "Model",
+        lambda name, overrides, device, dtype, seed: made(name, overrides, torch.device("meta"), dtype, seed),
+    )
+    model = pareprop.models.create(name)
+    names = [path for path, _ in model.engine.named_parameters()]
+    assert isinstance(model, nn.Module) and list(model.parameters()) and set(model.state_dict()) == set(names)
+    assert all(isinstance(p, nn.Parameter) and p.requires_grad for p in model.parameters())
+
+
 @pytest.mark.parametrize("name", SMALL)
 def test_modes_agree(name):
     model = small(name, mode="stored")

@@ -2,9 +2,12 @@
 
 import copy
 import json
+import os
+import pathlib
 import pickle
 import subprocess
 import sys
+from collections import OrderedDict
 
 import pytest
 import torch
@@ -75,6 +78,7 @@ def test_verify():
     found = pareprop.verify(net, x)
     assert found and [row.mode for row in found.rows] == ["stored", "checkpoint", "reprop", "pareprop"]
     assert "max_rel_error" in repr(found) and "<table>" in found._repr_html_()
+    assert [row["mode"] for row in json.loads(json.dumps(found.to_json()))] == [row.mode for row in found.rows]
     assert pareprop.verify(net, x, exact=True).rows[3].bit_identical
     assert pareprop.verify(pareprop.models.create("vit_tiny", depths=2, width=48, image_size=32), 2)
 
@@ -99,6 +103,7 @@ def test_trace(tmp_path):
     assert any(event.get("name", "").startswith(("recover", "R ")) or "F2" in event.get("name", "")
                for event in found.to_json()["traceEvents"])
     assert len(hooked) == 2  # a step that warms up, and the one that is recorded
+    assert found._repr_html_() == found.svg
     found.save(tmp_path / "step.svg")
     found.save(tmp_path / "step.json")
     assert "<svg" in (tmp_path / "step.svg").read_text()[:500] and json.loads((tmp_path / "step.json").read_text())
@@ -145,7 +150,7 @@ class Encoder(nn.Module):
         return h
 
 
-def test_fit_checkpoints_as_few_blocks_as_possible():
+def test_fit_chooses_for_each_block():
     model, x = Encoder(), torch.randn(8, 64, 8)
     assert pareprop.fit(model, x, "1GiB").checkpointed == []
     torch.manual_seed(3)
@@ -186,3 +191,85 @@ def test_fit_refuses():
         pareprop.fit(Encoder(), x, "plenty")
     with pytest.raises(ValueError, match="optimizer is 'adam'"):
         pareprop.fit(Encoder(), x, "1GiB", optimizer="adam")
+
+
+def test_fit_updates_running_statistics_once():
+    parts = [nn.Sequential(nn.Linear(16, 64), nn.BatchNorm1d(64), nn.GELU(), nn.Linear(64, 16)) for _ in range(4)]
+    model, x = nn.Sequential(nn.Linear(16, 16), nn.Sequential(*parts)), torch.randn(256, 16)
+    twin = copy.deepcopy(model)
+    loose = pareprop.fit(model, x, "1GiB", optimizer=None)
+    budget = (loose.stored_at_most_bytes + loose.smallest_at_most_bytes) // 2
+    assert "C" in pareprop.fit(model, x, budget, optimizer=None).policies
+    for net in (model, twin):
+        net(x).square().mean().backward()
+    assert all(map(torch.equal, model.buffers(), twin.buffers()))
+    assert all(torch.allclose(a.grad, b.grad) for a, b in zip(model.parameters(), twin.parameters()))
+
+
+def test_fit_stores_blocks_without_products_where_there_is_room():
+    class Wave(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale = nn.Parameter(torch.ones(8))
+
+        def forward(self, x):
+            return x + (x * self.scale).sin()
+
+    model = nn.Sequential(nn.Linear(8, 8), nn.Sequential(*[Wave() for _ in range(4)]))
+    assert pareprop.fit(model, torch.randn(64, 8), "1GiB").policies == "SSSS"
+
+
+def test_fit_finds_nested_named_and_shared_blocks():
+    def pair():
+        return nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8))
+
+    shared, x = pair(), torch.randn(16, 8)
+    for model, names in (
+        (nn.Sequential(pair(), pair()), ["0", "1"]),
+        (nn.Sequential(OrderedDict(a=pair(), b=pair())), ["a", "b"]),
+        (nn.Sequential(shared, shared), ["0"]),
+    ):
+        assert pareprop.fit(model, x, "1GiB").blocks == names
+    with pytest.raises(ValueError, match="has other blocks inside it"):
+        pareprop.fit(nn.Sequential(pair(), pair()), x, "1GiB", blocks=["", "0"])
+    with pytest.raises(ValueError, match="eval mode"):
+        pareprop.fit(nn.Sequential(pair(), pair()).eval(), x, "1GiB")
+
+
+def test_a_fit_that_fails_leaves_the_one_before():
+    model, x = nn.Sequential(*[nn.Sequential(nn.Linear(64, 64), nn.GELU()) for _ in range(4)]), torch.randn(512, 64)
+    loose = pareprop.fit(model, x, "1GiB")
+    tight = pareprop.fit(model, x, loose.smallest_at_most_bytes)
+    assert tight.checkpointed
+    with pytest.raises(ValueError, match="more than the budget"):
+        pareprop.fit(model, x, "100KiB")
+    again = [name for name, block in model.named_children() if hasattr(type(block), "_stored_class")]
+    assert again == tight.checkpointed
+
+
+SOURCE = pathlib.Path(os.environ.get("PAREPROP_SOURCE", pathlib.Path(__file__).parents[2]))
+TIMM = """
+import sys
+sys.path.insert(0, {folder!r})
+from timm_alone import timm
+import pareprop, torch
+if timm is None:
+    sys.exit(77)
+model = timm.create_model("vit_tiny_patch16_224", img_size=64, depth=5, num_classes=10)
+x = torch.randn(8, 3, 64, 64)
+loose = pareprop.fit(model, x, "1GiB", optimizer=None)
+assert loose.blocks == ["blocks.%d" % i for i in range(5)] and loose.policies == "SSSSS", loose
+budget = (loose.stored_at_most_bytes + loose.smallest_at_most_bytes) // 2
+found = pareprop.fit(model, x, budget, optimizer=None)
+assert "C" in found.policies and found.at_most_bytes <= budget, found
+model(x).mean().backward()
+"""
+
+
+def test_fit_of_timm():
+    """In a process of its own: transformers must not see what timm is given instead of torchvision."""
+    code = TIMM.format(folder=str(SOURCE / "tests" / "train"))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    if done.returncode == 77:
+        pytest.skip("timm is not installed")
+    assert done.returncode == 0, done.stderr

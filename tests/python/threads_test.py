@@ -215,6 +215,7 @@ def test_control_c_ends_the_process(interrupted):
     """Where nothing catches it: by the signal, as Python's own loops, with the traceback alone."""
     assert interrupted.stdout.endswith("last\n") and interrupted.returncode == -signal.SIGINT, interrupted
     assert interrupted.stderr.startswith("Traceback") and interrupted.stderr.endswith("\nKeyboardInterrupt\n")
+    assert interrupted.stderr.count("Traceback") == 1, interrupted.stderr
 
 
 def test_objects_that_outlive_the_interpreter_do_no_harm():

@@ -1,6 +1,10 @@
 // What the host reads of an accelerator and waits for, in training steps of every family.
 
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/equal.h>
 #include <gtest/gtest.h>
+
+#include <limits>
 
 #include "pareprop/reversible/deferred_checks.h"
 #include "tests/train/device_steps.h"
@@ -81,6 +85,26 @@ TEST(DeviceReads, OfAStepWithUpdatesInsideAreOne) {
     SCOPED_TRACE(name(mode));
     steps.model().set_mode(mode);
     for (const double clip : {0.0, 0.1}) expect_one_read(steps, {.clip = clip, .inside = true});
+  }
+}
+
+TEST(DeviceReads, SayThatALossIsNotFiniteBeforeWeightsChange) {
+  const at::NoGradGuard no_grad;
+  DeviceSteps steps(families()[0].name, families()[0].overrides, /*batch=*/2);
+  const auto weights = models::trained_parameters(steps.model());
+  weights.back().second.fill_(std::numeric_limits<double>::quiet_NaN());
+  std::vector<at::Tensor> before;
+  for (const auto& [name, weight] : weights) before.push_back(weight.cpu());
+  for (const DeviceSteps::Way& way :
+       {DeviceSteps::Way{.clip = 0.1}, DeviceSteps::Way{.clip = 0.1, .inside = true}}) {
+    SCOPED_TRACE(way.inside ? "inside" : "after");
+    const at::AutoGradMode gradients(true);
+    const StepOutcome outcome = steps.run(way);
+    EXPECT_NE(outcome.not_finite, "");
+    EXPECT_FALSE(outcome.half_taken);
+    for (std::size_t i = 0; i + 1 < weights.size(); ++i) {
+      EXPECT_TRUE(at::equal(weights[i].second.cpu(), before[i])) << weights[i].first;
+    }
   }
 }
 

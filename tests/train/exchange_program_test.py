@@ -3,18 +3,16 @@ their scores, and what `pareprop export` writes loads there again and gives the 
 shallower than those that their names stand for; PAREPROP_PYTHON_CASES=2 or more takes them as they are."""
 
 import copy
-import importlib.abc
-import importlib.machinery
 import json
 import os
 import shutil
 import sys
 import tempfile
-import types
 import unittest
 from pathlib import Path
 
 from program_session import Session
+from timm_alone import timm
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -52,50 +50,6 @@ except ImportError:
 
 logging.set_verbosity_error()
 logging.disable_progress_bar()
-
-
-class Stub(types.ModuleType):
-    """timm imports torchvision for image transforms, which no test here needs."""
-
-    __path__ = []
-
-    class Name(type):
-        def __getattr__(cls, name):
-            if name.startswith("__"):
-                raise AttributeError(name)
-            return name
-
-    def __getattr__(self, name):
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return Stub.Name(name, (), {})
-
-
-class StubFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] == "torchvision":
-            return importlib.machinery.ModuleSpec(name, self, is_package=True)
-
-    def create_module(self, spec):
-        return Stub(spec.name)
-
-    def exec_module(self, module):
-        pass
-
-
-def import_timm():
-    try:
-        import torchvision  # noqa: F401
-    except ImportError:
-        sys.meta_path.append(StubFinder())
-    try:
-        import timm
-    except ImportError:
-        return None
-    return timm
-
-
-timm = import_timm()
 
 
 def shaken(model, seed=1):
