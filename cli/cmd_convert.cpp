@@ -2,9 +2,11 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <memory>
+#include <optional>
 #include <ostream>
 
 #include "cli/command.h"
+#include "cli/model_flags.h"
 #include "cli/output_file.h"
 #include "cli/printable_stream.h"
 #include "cli/trained_flags.h"
@@ -19,24 +21,16 @@ struct ConvertFlags {
   std::string weights;
   std::string out;
   bool reversible = false;
-  std::string ending{models::name(models::Ending::sum_minus_x)};
+  std::optional<models::Ending> ending;  // none: sum_minus_x
   bool last = false;
   std::string json;
 };
 
-models::Ending ending_of(const ConvertFlags& flags) {
-  try {
-    return models::parse_ending(flags.ending);
-  } catch (const std::invalid_argument& error) {
-    throw UsageError(std::string("--ending: ") + error.what());
-  }
-}
-
 int convert(const ConvertFlags& flags, const Console& console) {
   if (!flags.reversible) {
-    throw UsageError("--reversible: expected it, as there is no other conversion yet");
+    throw UsageError("--reversible: expected it, as there is no other conversion");
   }
-  const models::Ending ending = ending_of(flags);
+  const models::Ending ending = flags.ending.value_or(models::Ending::sum_minus_x);
   if (flags.out.empty()) throw UsageError("--out: expected the name of a new folder");
   const JsonOutput json(flags.json, console.out);
   train::TrainedRun run = open_trained(flags.run, flags.weights, flags.last, "cpu");
@@ -48,7 +42,7 @@ int convert(const ConvertFlags& flags, const Console& console) {
     console.out << "a reversible " << train::model_of(run.config) << " in " << flags.out
                 << "; train it: pareprop train --weights " << flags.out << " --data ...\n";
   }
-  json.write({{"weights", run.weights}, {"out", flags.out}, {"ending", flags.ending}});
+  json.write({{"weights", run.weights}, {"out", flags.out}, {"ending", models::name(ending)}});
   return 0;
 }
 
@@ -63,9 +57,9 @@ Action add_convert(CLI::App& app) {
   command->add_option("--out", flags->out, "Folder to write; it must not be there, or be empty")
       ->type_name("FOLDER")
       ->required();
-  command->add_option("--ending", flags->ending,
-                      "What the pretrained layers behind the blocks read of the two streams: sum, "
-                      "mean, y1, y2, or sum-x (the sum minus the blocks' input)");
+  add_word_flag(*command, "--ending", flags->ending, models::parse_ending,
+                "What the pretrained layers behind the blocks read of the two streams: sum, mean, "
+                "y1, y2, or sum-x (the sum minus the blocks' input) (default: sum-x)");
   command->add_flag("--last", flags->last,
                     "Use the last weights (default: the weights with the lowest validation loss)");
   command->add_option("--json", flags->json, kJsonHelp)->type_name("FILE");

@@ -76,10 +76,7 @@ int evaluate_run(const EvalFlags& flags, const Console& console) {
                                 (text ? "text" : "images") + ", but the run was trained on " +
                                 (text ? "images" : "text") + ": choose other data with --data");
   }
-  if (is_text(run) && !run.tokenizer) {
-    throw std::invalid_argument("there is no tokenizer beside " + run.weights +
-                                ": put its tokenizer.json there");
-  }
+  if (const auto why = train::lacks_tokenizer(run); !why.empty()) throw std::invalid_argument(why);
   train::TrainingData data = train::open_data(run.config);
   if (data.images) {
     train::put_classes_in_order(run, data.class_names(), run.config.data);

@@ -38,6 +38,9 @@ int export_trained(const ExportFlags& flags, const Console& console) {
   for (const std::string& note : run.notes) say(console.err, "export", note);
   say(console.err, "export", "using " + run.weights);
   train::export_run(run, flags.out, names);
+  if (const auto why = train::lacks_tokenizer(run); !why.empty()) {
+    say(console.err, "export", "no tokenizer was written: " + why);
+  }
   if (!json.takes_stdout()) console.out << "exported to " << flags.out << "\n";
   json.write({{"weights", run.weights}, {"out", flags.out}, {"names", flags.names}});
   return 0;

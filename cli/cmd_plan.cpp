@@ -178,8 +178,9 @@ std::string follows_data(const PlanFlags& flags, const models::Model& model, boo
 std::string train_command(const PlanFlags& flags, const plan::JointPlan& plan,
                           const at::Tensor& input) {
   const bool text_model = is_text(input);
-  if (flags.optimizer == kNoOptimizer || !plan.micro.fits) return "";
   const models::Overrides& change = flags.network.overrides;
+  if (flags.optimizer == kNoOptimizer || !plan.micro.fits) return "";
+  if (change.encoder == models::Encoder::bert || (text_model && change.classes)) return "";
   std::string out = "pareprop train --model " + flags.network.model;
   const auto add = [&](const char* flag, const std::string& value) {
     out += std::string(" ") + flag + (value.empty() ? "" : " " + value);

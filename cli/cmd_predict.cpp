@@ -13,6 +13,7 @@
 #include "cli/units.h"
 #include "pareprop/data/images/image_folder.h"
 #include "pareprop/models/image_model.h"
+#include "pareprop/models/roberta.h"
 #include "pareprop/train/predict.h"
 
 namespace pareprop::cli {
@@ -61,19 +62,19 @@ int predict(const PredictFlags& flags, const Console& console) {
                {"guess", Align::left, kGuessColumns},
                {"probability"}});
   auto rows = nlohmann::ordered_json::array();
+  const bool text = dynamic_cast<const models::ImageModel*>(run.model.get()) == nullptr;
+  const bool guesses_words = text && !models::classifies_texts(*run.model);
   const auto add = [&](const std::string& input, const std::vector<train::Guess>& guesses) {
     auto listed = nlohmann::ordered_json::array();
     for (const train::Guess& guess : guesses) {
       // Tokens begin with spaces, or are line ends.
-      const std::string shown = run.tokenizer && run.class_names.empty()
-                                    ? "\"" + text::printable(guess.name) + "\""
-                                    : guess.name;
+      const std::string shown =
+          guesses_words ? "\"" + text::printable(guess.name) + "\"" : guess.name;
       table.add_row({listed.empty() ? input : "", shown, percent_text(guess.probability)});
       listed.push_back({{"name", guess.name}, {"probability", guess.probability}});
     }
     rows.push_back({{"input", input}, {"guesses", std::move(listed)}});
   };
-  const bool text = dynamic_cast<const models::ImageModel*>(run.model.get()) == nullptr;
   for (const std::string& input : flags.inputs) {
     std::error_code ignored;
     if (text) {
@@ -93,11 +94,13 @@ int predict(const PredictFlags& flags, const Console& console) {
 
 Action add_predict(CLI::App& app) {
   auto* command = app.add_subcommand(
-      "predict", "Classify images, or guess the words at <mask> in a text, with a trained network");
+      "predict",
+      "Classify images or texts, or guess the words at <mask> in a text, with a trained network");
   const auto flags = std::make_shared<PredictFlags>();
   add_trained_flags(*command, flags->run, flags->weights);
   command
-      ->add_option("inputs", flags->inputs, "Image files, folders of images, or texts with <mask>")
+      ->add_option("inputs", flags->inputs,
+                   "Image files, folders of images, texts to classify, or texts with <mask>")
       ->required();
   command->add_option("--top", flags->top, "Number of guesses for each input");
   command->add_flag("--last", flags->last,

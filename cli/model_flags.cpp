@@ -29,7 +29,8 @@ std::string check_that_a_double_holds(const std::string& text) {
   return "expected a number that fits into 64 bits, got '" + text + "'";
 }
 
-// A word that `parse` reads, or throws for.
+}  // namespace
+
 template <typename Value>
 void add_word_flag(CLI::App& command, const char* flag, std::optional<Value>& value,
                    Value (*parse)(std::string_view), const char* help) {
@@ -45,14 +46,15 @@ void add_word_flag(CLI::App& command, const char* flag, std::optional<Value>& va
         }
       });
 }
-
-}  // namespace
+template void add_word_flag(CLI::App&, const char*, std::optional<models::Ending>&,
+                            models::Ending (*)(std::string_view), const char*);
 
 void add_change_flags(CLI::App& command, models::Overrides& change) {
   command.add_flag("--plain", change.plain,
                    "Use the ordinary, non-reversible network (modes stored, checkpoint and auto)");
   command.add_option("--width", change.width, "Number of channels (default: the model's)");
-  command.add_option("--classes", change.classes, "Number of image classes (default: the model's)");
+  command.add_option("--classes", change.classes,
+                     "Number of classes of images, or of whole texts (default: the model's)");
   command.add_option("--vocabulary", change.vocabulary,
                      "Number of tokens in the vocabulary, for text models (default: the model's)");
   command.add_option("--dropout", change.dropout, "Dropout probability (default: the model's)")
@@ -104,8 +106,8 @@ void add_model_flags(CLI::App& command, ModelFlags& flags) {
                 "Of a text model: norm-first, or with --plain roberta or bert, whose norms are "
                 "behind the sums (default: norm-first)");
   add_word_flag(command, "--ending", change.ending, models::parse_ending,
-                "What is read of the streams at the end of a stack: concat, sum, mean, y1, y2 or "
-                "sum-x (default: concat)");
+                "What is read of the streams at the end of a stack: concat, sum, mean, y1, y2, or "
+                "sum-x (the sum minus the stack's input) (default: concat)");
   command.add_flag("--class-token", change.class_token,
                    "Give a reversible ViT the class token and the head of an ordinary one");
   add_change_flags(command, change);

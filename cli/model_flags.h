@@ -2,7 +2,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "pareprop/graph/policy.h"
@@ -26,6 +28,12 @@ void add_change_flags(CLI::App& command, models::Overrides& change);
 
 // Those, --model, --depth, --image-size and --seq-len into `flags`, which must outlive the app.
 void add_model_flags(CLI::App& command, ModelFlags& flags);
+
+// A flag whose word `parse` reads, or throws std::invalid_argument for. `value` must outlive the
+// app.
+template <typename Value>
+void add_word_flag(CLI::App& command, const char* flag, std::optional<Value>& value,
+                   Value (*parse)(std::string_view), const char* help);
 
 // --seed. CLI11 would take -1 and numbers that are too large for one that fits.
 void add_seed_flag(CLI::App& command, std::uint64_t& seed, const std::string& help);

@@ -72,8 +72,12 @@ void tell_patches(const ShapeReader& read, Overrides& sizes, bool patch) {
 
 void tell_vit(const ShapeReader& read, Told& told) {
   Overrides& sizes = told.sizes;
-  sizes.plain = read.has("cls_token");
   sizes.width = read.dimension("pos_embed", 2);
+  const bool class_token = read.has("cls_token");
+  // Of both streams side by side.
+  const bool twice = sizes.width && read.dimension("norm.weight", 0) == 2 * *sizes.width;
+  sizes.plain = class_token && !twice;
+  sizes.class_token = class_token && twice;
   sizes.depths = {read.count("blocks.", ".f.norm.weight")};
   sizes.mlp_ratio = ratio(read.dimension("blocks.0.g.fc1.weight", 0), sizes.width);
   sizes.no_qkv_bias = !read.has("blocks.0.f.qkv.bias");
@@ -82,7 +86,7 @@ void tell_vit(const ShapeReader& read, Told& told) {
     sizes.distillation = read.has("head_dist.weight") ? Distillation::heads : Distillation::token;
   }
   tell_patches(read, sizes, true);
-  const std::int64_t prefix = (sizes.plain ? 1 : 0) + (read.has("dist_token") ? 1 : 0);
+  const std::int64_t prefix = (class_token ? 1 : 0) + (read.has("dist_token") ? 1 : 0);
   const Size positions = read.dimension("pos_embed", 1);
   const Size side = root(positions ? Size(*positions - prefix) : positions);
   if (side && sizes.patch) sizes.image_size = *side * *sizes.patch;

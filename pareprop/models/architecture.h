@@ -22,6 +22,7 @@ struct Architecture {
   std::string model = {};                // a name of model_names(), with
   Overrides sizes = {};                  // all that is known
   std::vector<std::string> labels = {};  // of its classes; empty: they have no names
+  bool one_class = true;                 // is chosen; else a regression, or several at once
   std::optional<ImageInput> input = {};  // none: not known
 };
 

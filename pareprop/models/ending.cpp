@@ -21,8 +21,12 @@ Ending parse_ending(std::string_view word) {
   for (const auto& [ending, name] : kNames) {
     if (name == word) return ending;
   }
-  throw std::invalid_argument("expected concat, sum, mean, y1, y2 or sum-x, got '" +
-                              std::string(word) + "'");
+  std::string all;
+  for (const auto& each : kNames) {
+    const bool last = &each == std::end(kNames) - 1;
+    all.append(all.empty() ? "" : last ? " or " : ", ").append(each.second);
+  }
+  throw std::invalid_argument("expected " + all + ", got '" + std::string(word) + "'");
 }
 
 std::string_view name(Ending ending) {

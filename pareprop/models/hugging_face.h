@@ -8,11 +8,10 @@
 
 namespace pareprop::models {
 
-// The names of the same network in Hugging Face transformers: PlainViT is
+// The names of the same network in Hugging Face transformers. PlainViT is
 // ViTForImageClassification, or with a distillation token DeiTForImageClassification (with two
-// heads
-// ...WithTeacher), PlainSwin is SwinForImageClassification, PlainRoberta is by its encoder
-// RobertaPreLayerNormForMaskedLM, RobertaForMaskedLM or BertForMaskedLM, or with classes
+// heads: ...WithTeacher). PlainSwin is SwinForImageClassification. PlainRoberta is, by its encoder,
+// RobertaPreLayerNormForMaskedLM, RobertaForMaskedLM or BertForMaskedLM; with classes it is
 // ...ForSequenceClassification. Two kinds of names are read: those of files on the Hub, which
 // save_pretrained writes in every version, and those of modules in memory since version 5. The
 // first kind is written.

@@ -153,6 +153,10 @@ bool are_numbers(const std::vector<std::string>& labels) {
 void read_labels(const ConfigFile& config, const Told& told, const std::string& weights,
                  Architecture& found) {
   found.sizes.classes = told.sizes.classes;
+  const std::string kOneClass = "single_label_classification";
+  // As transformers understands a head for one class.
+  const std::string usual = told.sizes.classes == 1 ? "regression" : kOneClass;
+  found.one_class = config.word("problem_type").value_or(usual) == kOneClass;
   const auto labels = config.names_by_number("id2label");
   if (!labels) return;
   const auto classes = static_cast<std::int64_t>(labels->size());

@@ -131,8 +131,10 @@ void refuse_override(const std::string& family, const std::string& what, bool gi
 }
 
 Ending changed_ending(const std::string& family, const Overrides& change) {
-  refuse_override("the ordinary " + family, "two streams, so no ending of them",
-                  change.plain && change.ending.has_value());
+  if (change.plain && change.ending) {
+    throw std::invalid_argument("the ordinary " + family +
+                                " has one stream: --ending is for reversible networks");
+  }
   return change.ending.value_or(Ending::concat);
 }
 

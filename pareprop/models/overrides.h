@@ -20,9 +20,9 @@ enum class Distillation { none, token, heads };
 Distillation parse_distillation(std::string_view word);
 std::string_view name(Distillation distillation);
 
-// Where a network for text has its norms, and whose it is else: before attention and MLP
-// (RobertaPreLayerNorm); or behind their sums with what they add to, which leaves ordinary networks
-// only: RoBERTa, or BERT, whose positions count from 0, padding too, and whose padding is token 0.
+// Which network for text it is. norm_first (RobertaPreLayerNorm) has norms before attention and
+// MLP. roberta and bert have norms behind the sums, so they can only be ordinary networks. BERT's
+// positions count from 0 and include padding, and its padding is token 0.
 enum class Encoder { norm_first, roberta, bert };
 
 // "norm-first", "roberta" or "bert". Throws std::invalid_argument.

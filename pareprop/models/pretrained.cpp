@@ -114,6 +114,12 @@ Architecture Pretrained::by_shapes(const Base& base) {
     assumed_ = "no config.json of the model beside " + files_.path().string() +
                ": what its shapes do not tell (" + (needs_heads_ ? "" : "heads, ") +
                "eps of norms, image size) is that of " + found.model;
+  } else if (found.sizes.plain &&
+             found.sizes.encoder.value_or(Encoder::norm_first) == Encoder::norm_first &&
+             told_.family != "mvit") {
+    assumed_ =
+        "shapes do not tell a plain network from a reversible one with an ending; if it is one, "
+        "name --model, --ending and, of a ViT, --class-token";
   }
   return found;
 }

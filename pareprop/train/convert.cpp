@@ -26,8 +26,7 @@ void expect_convertible(const TrainedRun& run, models::Ending ending) {
   if (text != nullptr && text->config().encoder != models::Encoder::norm_first) {
     throw std::invalid_argument(
         "an encoder with norms behind its sums cannot be reversible, as what such a norm takes "
-        "away "
-        "is lost: this is " +
+        "away is lost: this is " +
         std::string(models::name(text->config().encoder)) +
         "; expected one with norms first (RobertaPreLayerNorm)");
   }

@@ -54,14 +54,12 @@ void write_own(const TrainedRun& run, const fs::path& folder) {
         "the folder of a run is for images or for text with words to guess, and this network gives "
         "classes of whole texts; expected --names hugging-face");
   }
-  if (is_text(run) && !run.tokenizer) {
-    throw std::invalid_argument("there is no tokenizer beside " + run.weights +
-                                ", and the folder of a run has one: put its tokenizer.json there");
-  }
+  if (const std::string why = lacks_tokenizer(run); !why.empty()) throw std::invalid_argument(why);
   TrainConfig config = run.config;
   config.weights.clear();
   config.resume.clear();
   config.out = folder.string();
+  if (is_text(run)) config.seq_len = run.model->tokens();  // its table may hold no more
   io::write_file(config_file(folder), to_json(config));
   if (!is_text(run)) {
     const auto& shape = dynamic_cast<const models::ImageModel&>(*run.model).shape();

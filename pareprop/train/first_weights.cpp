@@ -37,6 +37,7 @@ TrainConfig network_config(const models::Architecture& architecture) {
   if (sizes.encoder.value_or(models::Encoder::norm_first) != models::Encoder::norm_first) {
     config.encoder = models::name(*sizes.encoder);
   }
+  config.class_token = sizes.class_token;
   config.dropout = sizes.dropout;
   config.drop_path = sizes.drop_path;
   return config;
@@ -127,7 +128,7 @@ std::vector<std::string> FirstWeights::about() const {
                     std::string(models::title(pretrained_.names())) + ": " +
                     (network_->plain ? "a plain " : "a reversible ") + network_->model);
   }
-  if (!pretrained_.assumed().empty()) lines.push_back(pretrained_.assumed());
+  if (!is_run_ && !pretrained_.assumed().empty()) lines.push_back(pretrained_.assumed());
   return lines;
 }
 

@@ -43,6 +43,14 @@ auto class_names_of(const TrainedRun& run) {
   };
 }
 
+void expect_one_class(const TrainedRun& run) {
+  if (run.one_class) return;
+  throw std::invalid_argument(
+      run.weights +
+      " give numbers (a regression), or several classes at once: expected those of a network that "
+      "chooses one class; its scores are given by eval --input");
+}
+
 data::Image read_image(const std::filesystem::path& file) {
   const auto bytes = io::read_binary_file(file, {.most_bytes = data::kMaxImageBytes});
   try {
@@ -61,6 +69,7 @@ std::vector<Guess> predict_image(const TrainedRun& run, const std::filesystem::p
     throw std::invalid_argument("the run was trained on text: expected a text with <mask>, got " +
                                 file.string());
   }
+  expect_one_class(run);
   const data::Image image = read_image(file);
   const auto side = static_cast<int>(model->shape().image_size);
   const auto channels = static_cast<int>(model->shape().channels);
@@ -80,10 +89,9 @@ std::vector<std::vector<Guess>> predict_text(const TrainedRun& run, std::string_
   if (dynamic_cast<const models::ImageModel*>(run.model.get()) != nullptr) {
     throw std::invalid_argument("the run was trained on images: expected the path of an image");
   }
-  if (!run.tokenizer) {
-    throw std::invalid_argument("there is no tokenizer beside " + run.weights);
-  }
+  if (const std::string why = lacks_tokenizer(run); !why.empty()) throw std::invalid_argument(why);
   const bool classifies = models::classifies_texts(*run.model);
+  if (classifies) expect_one_class(run);
   if (!classifies && text.find(data::kMaskText) == std::string_view::npos) {
     throw std::invalid_argument("expected a text with <mask> in the place of the word to guess");
   }

@@ -50,6 +50,8 @@ TrainedRun load_pretrained(const fs::path& path, c10::Device device) {
   TrainedRun loaded;
   loaded.config = weights.complete({});
   models::Overrides change = overrides_of(loaded.config);
+  const auto& known = weights.pretrained().architecture();
+  if (known) loaded.one_class = known->one_class;
   if (weights.shape()) {
     change.classes = weights.shape()->classes;
     change.channels = weights.shape()->channels;
@@ -58,7 +60,7 @@ TrainedRun load_pretrained(const fs::path& path, c10::Device device) {
                weights.shape()->channels, loaded);
     loaded.class_names = weights.labels();
   } else {
-    change.classes = weights.pretrained().architecture()->sizes.classes;
+    if (known) change.classes = known->sizes.classes;
     loaded.class_names = weights.labels();
     loaded.tokenizer_folder = weights.tokenizer();
     if (!loaded.tokenizer_folder.empty()) {

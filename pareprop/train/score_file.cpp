@@ -45,6 +45,11 @@ std::int64_t score_file(const TrainedRun& run, const std::filesystem::path& inpu
     if (file.contains("attention_mask")) {
       all.mask = expected(file, "attention_mask", 2, false).ne(0);
     }
+    if (file.contains("token_type_ids") &&
+        expected(file, "token_type_ids", 2, false).ne(0).any().item<bool>()) {
+      throw std::invalid_argument(
+          inputs.string() + ": networks here have one kind of token: expected token_type_ids of 0");
+    }
   }
   c10::NoGradGuard no_grad;
   const std::int64_t count = all.input.size(0);

@@ -12,6 +12,7 @@
 #include "pareprop/models/image_model.h"
 #include "pareprop/models/named_tensors.h"
 #include "pareprop/models/registry.h"
+#include "pareprop/models/roberta.h"
 #include "pareprop/models/weights.h"
 #include "pareprop/ops/precision.h"
 #include "pareprop/train/best_weights.h"
@@ -169,6 +170,14 @@ void write_classes(const fs::path& run, const RunClasses& classes) {
                        {"centre_share", classes.input.centre_share}};
   json[kChecksum] = checksum_of(json);
   io::write_file(classes_file(run), json.dump(2) + "\n");
+}
+
+std::string lacks_tokenizer(const TrainedRun& run) {
+  if (run.tokenizer || dynamic_cast<const models::ImageModel*>(run.model.get())) return "";
+  const auto* const text = dynamic_cast<const models::RobertaBase*>(run.model.get());
+  return text != nullptr && text->config().encoder == models::Encoder::bert
+             ? "BERT's tokenizers (WordPiece) are not read here: give token ids to eval --input"
+             : "there is no tokenizer beside " + run.weights + ": put its tokenizer.json there";
 }
 
 void set_to_evaluate(models::Model& model, const StackOptions& numerics) {

@@ -43,12 +43,16 @@ struct TrainedRun {
   TrainConfig config;
   std::shared_ptr<models::Model> model;      // in evaluation mode
   std::string weights;                       // "the best weights, of step 200 (best.safetensors)"
-  std::vector<std::string> class_names;      // of images; empty: they have no names
+  std::vector<std::string> class_names;      // empty: they have no names
+  bool one_class = true;                     // see models::Architecture
   data::ImageAugment augment;                // of images
   std::optional<data::Tokenizer> tokenizer;  // of text
   std::filesystem::path tokenizer_folder;    // where it is
   std::vector<std::string> notes;            // what to know of the weights, a line each
 };
+
+// Why a run of text has no tokenizer, and what to do; empty: it has one, or is of images.
+std::string lacks_tokenizer(const TrainedRun& run);
 
 // From now on the network only evaluates.
 void set_to_evaluate(models::Model& model, const StackOptions& numerics);

@@ -209,6 +209,13 @@ TEST(Plan, IsOfTheNetworkWithItsEndingAndEncoder) {
   const std::string behind = command({"--model", "roberta_base", "--plain", "--encoder", "roberta",
                                       "--seq-len", "16", "--vocabulary", "300"});
   EXPECT_NE(behind.find(" --plain --encoder roberta "), std::string::npos) << behind;
+  // `train` refuses BERT, and guesses words whatever the network is.
+  EXPECT_EQ(command({"--model", "roberta_base", "--plain", "--encoder", "bert", "--seq-len", "16",
+                     "--vocabulary", "300"}),
+            "");
+  EXPECT_EQ(command({"--model", "roberta_base", "--classes", "3", "--seq-len", "16", "--vocabulary",
+                     "300"}),
+            "");
   const Outcome wrong = plan({"--model", "vit_cifar", "--ending", "both"});
   EXPECT_EQ(wrong.code, 2);
   EXPECT_NE(wrong.err.find("--ending: expected concat, sum, mean, y1, y2 or sum-x, got 'both'"),

@@ -129,6 +129,35 @@ TEST(Pretrained, OurOwnReversibleNetworkIsKnownByItsShapes) {
   EXPECT_FALSE(pretrained.architecture()->sizes.plain);
 }
 
+// Endings of one stream's width leave the shapes of a plain network.
+TEST(Pretrained, AssumesThatOurOwnShapesArePlain) {
+  const TemporaryFolder folder;
+  const auto assumed = [&](const std::string& name, const Overrides& change) {
+    save_weights(*make_model(name, change), folder / "w");
+    return Pretrained(folder / "w").assumed();
+  };
+  const Overrides ended{.ending = Ending::sum, .class_token = true};
+  for (const Overrides& change : {ended, Overrides{.plain = true}}) {
+    EXPECT_NE(assumed("vit_cifar", change).find("--ending and, of a ViT, --class-token"),
+              std::string::npos);
+  }
+  EXPECT_EQ(assumed("vit_cifar", {}), "");
+  EXPECT_EQ(assumed("mvit_cifar", {.plain = true}), "");
+}
+
+TEST(Pretrained, AReversibleViTWithAClassTokenIsNotTakenAsPlain) {
+  const TemporaryFolder folder;
+  const auto model = make_model("vit_cifar", {.class_token = true});
+  save_weights(*model, folder / "w");
+  const Pretrained pretrained(folder / "w");
+  EXPECT_EQ(pretrained.assumed(), "");
+  const Overrides& sizes = pretrained.architecture()->sizes;
+  EXPECT_FALSE(sizes.plain);
+  EXPECT_TRUE(sizes.class_token);
+  EXPECT_EQ(shapes_of_weights(*make_model(pretrained.architecture()->model, sizes)),
+            shapes_of_weights(*model));
+}
+
 TEST(Pretrained, NamesThatNobodyKnowsAreRefused) {
   const TemporaryFolder folder;
   io::write_safetensors(folder / "w", {{"rev_backbone.layers.0.F.norm.weight", at::zeros({1})}});

@@ -193,6 +193,13 @@ class HuggingFace(Exchange):
     def test_bert(self):
         sizes = dict(vocab_size=311, num_hidden_layers=3, max_position_embeddings=64, **encoder())
         self.text_case(BertForMaskedLM, BertConfig(**sizes))
+        first = {"input_ids": torch.randint(3, 311, (2, 6)), "token_type_ids": torch.zeros(2, 6, dtype=torch.long)}
+        self.scores(first, "--weights", self.folder / "saved")
+        pairs = first | {"token_type_ids": torch.tensor([[0, 0, 0, 0, 1, 1]] * 2)}
+        save_file(pairs, self.folder / "pairs")
+        self.assertIn("networks here have one kind of token: expected token_type_ids of 0",
+                      self.refused("eval", "--weights", self.folder / "saved", "--input", self.folder / "pairs",
+                                   "--scores", self.folder / "none"))
         body = shaken(BertModel(BertConfig(**sizes)))
         body.save_pretrained(self.folder / "body")
         self.assertIn("has no head", self.refused("eval", "--weights", self.folder / "body", "--data", "persuasion"))

@@ -48,6 +48,8 @@ logging.set_verbosity_error()
 logging.disable_progress_bar()
 
 TWO_STEPS = ["--steps", "2", "--batch", "2", "--mode", "stored", "--augment", "none"]
+TEXT_SIZES = dict(hidden_size=48, num_hidden_layers=2, num_attention_heads=4, intermediate_size=96, vocab_size=300,
+                  max_position_embeddings=66)
 TEXT = ["--data", "persuasion", "--steps", "2", "--batch", "2", "--seq-len", "16"]
 
 
@@ -81,6 +83,13 @@ class Weights(unittest.TestCase):
     def save(self, model):
         model.save_pretrained(self.saved)
         return self.saved
+
+    def save_with_tokenizer(self, model):
+        tokenized = self.folder / "tokenized"
+        self.succeeds("train", *TEXT, "--model", "roberta_base", "--plain", "--width", "48", "--heads", "4", "--depth",
+                      "1", "--vocabulary", "300", "--out", tokenized)
+        shutil.copytree(tokenized / "tokenizer", self.saved)
+        return self.save(model)
 
     def photos(self, classes=("cat", "dog", "owl"), mode="RGB", side=24):
         chance = random.Random(5)
@@ -169,6 +178,7 @@ class Adapted(Weights):
         again = self.succeeds("train", *TWO_STEPS, "--weights", run_folder, "--data", "digits", "--out",
                               self.folder / "again").stderr
         self.assertIn("with the names of pareprop: a plain vit_cifar", again)
+        self.assertNotIn("shapes do not tell", again)
         self.assertIn("head for 3 classes replaced by a new one for 10", again)
 
         found = [json.loads(self.succeeds("eval", "--run", run_folder, "--json", "-").stdout)]
@@ -206,6 +216,7 @@ class Adapted(Weights):
         found = [json.loads(self.succeeds("eval", *source, "--json", "-").stdout)["loss"]
                  for source in (["--run", run_folder], ["--weights", out, "--data", "persuasion"])]
         self.assertAlmostEqual(*found, places=1)  # by sequences of other lengths
+        self.succeeds("predict", "--weights", run_folder, "Anne <mask>.")
         said = self.succeeds("train", *TEXT, "--weights", out, "--seq-len", "600", "--out", self.folder / "long").stderr
         self.assertIn("adapted: positions of 512 tokens resampled to 600", said)
         (out / "tokenizer.json").unlink()
@@ -264,6 +275,12 @@ class Reversible(Weights):
         self.assertIn("is reversible already", self.refused("convert", "--reversible", "--run", converted, "--out",
                                                             self.folder / "again"))
 
+    def test_text_of_few_positions(self):
+        self.save_with_tokenizer(RobertaPreLayerNormForMaskedLM(RobertaPreLayerNormConfig(**TEXT_SIZES)))
+        converted = self.converted("--weights", self.saved)
+        self.succeeds("predict", "--run", converted, "Anne <mask>.")
+        self.assertEqual(self.config(converted)["seq_len"], 64)
+
     def test_networks_with_an_ending_are_trained_resumed_and_used(self):
         common = ["--steps", "4", "--batch", "2", "--data", "digits", "--model", "vit_cifar", "--image-size", "32",
                   "--class-token", "--ending", "sum-x", "--distillation", "heads", "--mode", "pareprop", "--exact"]
@@ -310,7 +327,8 @@ class Reversible(Weights):
         def message(*arguments):
             return self.refused("train", "--data", "digits", "--out", self.folder / "none", *arguments)
 
-        self.assertIn("has no two streams", message("--model", "vit_digits", "--plain", "--ending", "sum"))
+        self.assertIn("the ordinary vit has one stream: --ending is for reversible networks",
+                      message("--model", "vit_digits", "--plain", "--ending", "sum"))
         self.assertIn("it has no other ending than concat", message("--model", "mvit_cifar", "--ending", "sum"))
         self.assertIn("it has no class token", message("--model", "swin_cifar", "--class-token"))
         self.assertIn("--ending: expected concat", message("--model", "vit_digits", "--ending", "add"))
@@ -319,18 +337,8 @@ class Reversible(Weights):
 class NormsBehind(Weights):
     """RoBERTa and BERT as they were published. Their scores are tested in exchange_program_test.py."""
 
-    SIZES = dict(hidden_size=48, num_hidden_layers=2, num_attention_heads=4, intermediate_size=96, vocab_size=300,
-                 max_position_embeddings=66)
-
-    def save_with_tokenizer(self, model):
-        tokenized = self.folder / "tokenized"
-        self.succeeds("train", *TEXT, "--model", "roberta_base", "--plain", "--width", "48", "--heads", "4", "--depth",
-                      "1", "--vocabulary", "300", "--out", tokenized)
-        shutil.copytree(tokenized / "tokenizer", self.saved)
-        return self.save(model)
-
     def test_roberta_is_trained_on_and_exported(self):
-        self.save_with_tokenizer(RobertaForMaskedLM(RobertaConfig(**self.SIZES)))
+        self.save_with_tokenizer(RobertaForMaskedLM(RobertaConfig(**TEXT_SIZES)))
         run_folder, out = self.folder / "run", self.folder / "out"
         said = self.succeeds("train", *TEXT, "--weights", self.saved, "--mode", "checkpoint", "--out", run_folder).stderr
         self.assertIn("with the names of Hugging Face: a plain roberta_base", said)
@@ -353,7 +361,7 @@ class NormsBehind(Weights):
 
     def test_classes_of_texts(self):
         labels = {0: "bad", 1: "good"}
-        self.save_with_tokenizer(RobertaForSequenceClassification(RobertaConfig(id2label=labels, **self.SIZES)))
+        self.save_with_tokenizer(RobertaForSequenceClassification(RobertaConfig(id2label=labels, **TEXT_SIZES)))
         guessed = json.loads(self.succeeds("predict", "--weights", self.saved, "Anne was pleased.", "--json",
                                            "-").stdout)
         self.assertEqual({guess["name"] for guess in guessed["rows"][0]["guesses"]}, {"bad", "good"})
@@ -362,17 +370,37 @@ class NormsBehind(Weights):
         out = ["--out", self.folder / "none"]
         self.assertIn("gives classes of whole texts", self.refused("export", "--weights", self.saved, "--names", "own",
                                                                    *out))
+        self.save(RobertaForSequenceClassification(RobertaConfig(num_labels=2, **TEXT_SIZES)))
+        shown = self.succeeds("predict", "--weights", self.saved, "Anne was pleased.").stdout
+        self.assertIn(" class 1 ", shown)
         # Its body learns to guess words with a head of its own.
         said = self.succeeds("train", *TEXT, "--weights", self.saved, "--out", self.folder / "run").stderr
         self.assertIn("adapted: no head in the file: a new one is made from the seed", said)
 
+    def test_heads_that_choose_no_class(self):
+        one_class = {"num_labels": 2, "problem_type": "single_label_classification"}
+        self.save_with_tokenizer(RobertaForSequenceClassification(RobertaConfig(**TEXT_SIZES, **one_class)))
+        text = ["--weights", self.saved, "Anne was pleased."]
+        self.succeeds("predict", *text)
+        for changes in ({"num_labels": 1}, {"num_labels": 2, "problem_type": "regression"},
+                        {"num_labels": 2, "problem_type": "multi_label_classification"}):
+            with self.subTest(changes=changes):
+                self.save(RobertaForSequenceClassification(RobertaConfig(**TEXT_SIZES, **changes)))
+                self.assertIn("expected those of a network that chooses one class",
+                              self.refused("predict", *text))
+
     def test_what_is_refused(self):
-        self.save(BertForMaskedLM(BertConfig(**self.SIZES)))
+        self.save(BertForMaskedLM(BertConfig(**TEXT_SIZES)))
         (self.saved / "tokenizer.json").write_text("{}")  # of an algorithm that is not read
-        self.assertIn("no tokenizer", self.refused("eval", "--weights", self.saved, "--data", "persuasion"))
+        why = "BERT's tokenizers (WordPiece) are not read here: give token ids to eval --input"
+        out = ["--out", self.folder / "none"]
+        self.assertIn(why, self.refused("eval", "--weights", self.saved, "--data", "persuasion"))
+        self.assertIn(why, self.refused("predict", "--weights", self.saved, "Anne <mask>."))
+        self.assertIn(why, self.refused("export", "--weights", self.saved, "--names", "own", *out))
+        self.assertIn("no tokenizer was written: " + why, self.succeeds("export", "--weights", self.saved, "--out",
+                                                                        self.folder / "out").stderr)
         self.assertIn("--encoder: BERT's tokenizers (WordPiece) are not read here",
-                      self.refused("train", *TEXT, "--weights", self.saved, "--tokenizer", self.saved, "--out",
-                                   self.folder / "none"))
+                      self.refused("train", *TEXT, "--weights", self.saved, "--tokenizer", self.saved, *out))
         for change, said in [
             ({"model_type": "roberta"}, "roberta contradicts the weights"),
             ({"hidden_size": 64}, "hidden_size 64, but"),
@@ -382,7 +410,7 @@ class NormsBehind(Weights):
             ({"hidden_act": "relu"}, "networks here have gelu"),
         ]:
             with self.subTest(change=change):
-                self.save(BertForMaskedLM(BertConfig(**self.SIZES)))
+                self.save(BertForMaskedLM(BertConfig(**TEXT_SIZES)))
                 self.change_config(**change)
                 self.assertIn(said, self.refused("eval", "--weights", self.saved, "--data", "persuasion"))
 
