@@ -15,8 +15,6 @@ using at::Tensor;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-Tensor rows(const Tensor& t) { return t.reshape({-1, t.size(-1)}); }
-
 struct LinearFunction : torch::autograd::Function<LinearFunction> {
   static Tensor forward(AutogradContext* ctx, const Tensor& x, const Tensor& weight,
                         const std::optional<Tensor>& bias, bool output_needed) {
@@ -37,7 +35,7 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     const auto saved = ctx->get_saved_variables();
     const Tensor& x = saved[0];
-    const Tensor dy = rows(grads[0].to(x.scalar_type()));
+    const Tensor dy = as_rows(grads[0].to(x.scalar_type()));
     const auto dtype = ctx->saved_data["weight_dtype"].toScalarType();
     variable_list result(4);
     if (ctx->needs_input_grad(0)) {
@@ -46,7 +44,7 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
       result[0] = product(dy, weight, x_dtype).reshape(x.sizes());
     }
     if (ctx->needs_input_grad(1)) {
-      result[1] = weight_gradient(ctx->saved_data["weight"], dy, rows(x), dtype);
+      result[1] = weight_gradient(ctx->saved_data["weight"], dy, as_rows(x), dtype);
     }
     if (ctx->saved_data["has_bias"].toBool() && ctx->needs_input_grad(2)) {
       result[2] = bias_gradient(ctx->saved_data["bias"], dy, dtype);

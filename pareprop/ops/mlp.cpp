@@ -24,8 +24,6 @@ using at::Tensor;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-Tensor rows(const Tensor& t) { return t.reshape({-1, t.size(-1)}); }
-
 // Rows that are worked on at a time, from the first product to the last, so that what is between
 // them stays in the cache. A product of so many is as fast as a large one.
 constexpr std::int64_t kPartRows = 512;
@@ -57,7 +55,7 @@ struct Kept {
 };
 
 Tensor run_layers(const Tensor& x, const Layers& layers, const Kept& kept, bool output_needed) {
-  const Tensor in = rows(x);
+  const Tensor in = as_rows(x);
   auto sizes = x.sizes().vec();
   sizes.back() = layers.w2.size(0);
   Tensor y = output_needed ? at::empty({in.size(0), sizes.back()}, in.options()) : Tensor();
@@ -117,7 +115,7 @@ struct MlpFunction : torch::autograd::Function<MlpFunction> {
     const Tensor hidden = lean ? at::empty_like(sums) : saved[kHidden];
     const Tensor slope = lean ? Tensor() : saved[kSlope].detach();
     const auto dtype = ctx->saved_data["weight_dtype"].toScalarType();
-    const Tensor dy = rows(grads[0].to(x.scalar_type()));
+    const Tensor dy = as_rows(grads[0].to(x.scalar_type()));
     const Tensor& last_read = lean ? sums : slope;
     const Tensor dhidden = tape_is_consumed() ? last_read : at::empty_like(last_read);
     const bool x_wanted = ctx->needs_input_grad(0);
@@ -148,7 +146,7 @@ struct MlpFunction : torch::autograd::Function<MlpFunction> {
     if (x_wanted) {
       result[0] = dx.view(x.sizes()).to(ctx->saved_data["x_dtype"].toScalarType());
     }
-    if (wanted(kW1)) result[1] = weight_gradient(remembered(kW1), dhidden, rows(x), dtype);
+    if (wanted(kW1)) result[1] = weight_gradient(remembered(kW1), dhidden, as_rows(x), dtype);
     if (wanted(kB1)) result[2] = bias_gradient(remembered(kB1), dhidden, dtype);
     if (wanted(kW2)) result[3] = weight_gradient(remembered(kW2), dy, hidden, dtype);
     if (wanted(kB2)) result[4] = bias_gradient(remembered(kB2), dy, dtype);

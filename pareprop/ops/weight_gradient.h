@@ -5,6 +5,9 @@
 
 namespace pareprop {
 
+// All dimensions but the last as one.
+inline at::Tensor as_rows(const at::Tensor& t) { return t.reshape({-1, t.size(-1)}); }
+
 // Gradients of the parameters of a linear map y = x weight^T + bias, computed at once, or left to
 // the thread's queue (ops/deferred_gradients.h) and undefined. dy (rows, out), x (rows, in).
 //

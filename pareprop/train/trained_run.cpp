@@ -29,10 +29,10 @@ using nlohmann::ordered_json;
 // Of all but itself. Not in the files of earlier versions.
 constexpr const char* kChecksum = "xxh64";
 
-std::string checksum_of(nlohmann::json json) {
-  json.erase(kChecksum);
+std::string checksum_without(nlohmann::json file) {
+  file.erase(kChecksum);
   io::Checksum sum;
-  sum.update(json.dump());
+  sum.update(file.dump());
   return io::hex(sum.value());
 }
 
@@ -100,9 +100,9 @@ TrainConfig run_config(const fs::path& run) {
   const std::string text = read_text(path);
   apply_json(config, text, path.string());
   // Training writes all fields; an object without any, such as {}, is of another program.
-  const nlohmann::json json = io::parse_json(text, path.string());
+  const nlohmann::json whole = io::parse_json(text, path.string());
   for (const char* key : {"model", "data", "out"}) {
-    if (json.contains(key)) continue;
+    if (whole.contains(key)) continue;
     throw std::invalid_argument(path.string() + ": the key '" + key +
                                 "' is missing; expected the configuration of a training run");
   }
@@ -113,15 +113,15 @@ RunClasses read_classes(const fs::path& run) {
   const fs::path path = classes_file(run);
   RunClasses classes;
   try {
-    const nlohmann::json json = io::parse_json(read_text(path), path.string());
-    classes.names = json.at("classes").get<std::vector<std::string>>();
-    classes.input.mean = json.at("mean").get<std::vector<float>>();
-    classes.input.deviation = json.at("deviation").get<std::vector<float>>();
-    classes.input.centre_share = json.at("centre_share").get<double>();
-    classes.shape.image_size = json.at("image_size").get<std::int64_t>();
-    classes.shape.channels = json.at("channels").get<std::int64_t>();
+    const nlohmann::json whole = io::parse_json(read_text(path), path.string());
+    classes.names = whole.at("classes").get<std::vector<std::string>>();
+    classes.input.mean = whole.at("mean").get<std::vector<float>>();
+    classes.input.deviation = whole.at("deviation").get<std::vector<float>>();
+    classes.input.centre_share = whole.at("centre_share").get<double>();
+    classes.shape.image_size = whole.at("image_size").get<std::int64_t>();
+    classes.shape.channels = whole.at("channels").get<std::int64_t>();
     classes.shape.classes = static_cast<std::int64_t>(classes.names.size());
-    if (json.contains(kChecksum) && json[kChecksum] != checksum_of(json)) {
+    if (whole.contains(kChecksum) && whole[kChecksum] != checksum_without(whole)) {
       throw std::invalid_argument(
           path.string() +
           ": the checksum does not match the content: the file was damaged or edited");
@@ -162,14 +162,14 @@ void write_run_files(const fs::path& run, const TrainConfig& config, const Train
 }
 
 void write_classes(const fs::path& run, const RunClasses& classes) {
-  ordered_json json = {{"classes", classes.names},
-                       {"image_size", classes.shape.image_size},
-                       {"channels", classes.shape.channels},
-                       {"mean", classes.input.mean},
-                       {"deviation", classes.input.deviation},
-                       {"centre_share", classes.input.centre_share}};
-  json[kChecksum] = checksum_of(json);
-  io::write_file(classes_file(run), json.dump(2) + "\n");
+  ordered_json whole = {{"classes", classes.names},
+                        {"image_size", classes.shape.image_size},
+                        {"channels", classes.shape.channels},
+                        {"mean", classes.input.mean},
+                        {"deviation", classes.input.deviation},
+                        {"centre_share", classes.input.centre_share}};
+  whole[kChecksum] = checksum_without(whole);
+  io::write_file(classes_file(run), whole.dump(2) + "\n");
 }
 
 std::string lacks_tokenizer(const TrainedRun& run) {

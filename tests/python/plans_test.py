@@ -256,7 +256,7 @@ import pareprop, torch
 if timm is None:
     sys.exit(77)
 model = timm.create_model("vit_tiny_patch16_224", img_size=64, depth=5, num_classes=10)
-x = torch.randn(8, 3, 64, 64)
+x = torch.randn(128, 3, 64, 64)
 loose = pareprop.fit(model, x, "1GiB", optimizer=None)
 assert loose.blocks == ["blocks.%d" % i for i in range(5)] and loose.policies == "SSSSS", loose
 budget = (loose.stored_at_most_bytes + loose.smallest_at_most_bytes) // 2
