@@ -12,7 +12,6 @@ import unittest
 from pathlib import Path
 
 from program_session import Session
-from timm_alone import timm
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -47,6 +46,8 @@ try:
 except ImportError:
     print("transformers is not installed: skipped")
     sys.exit(77)
+
+from timm_alone import timm  # after transformers, which must not see what timm is given instead of torchvision
 
 logging.set_verbosity_error()
 logging.disable_progress_bar()
