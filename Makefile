@@ -111,10 +111,9 @@ asan: build-asan/build.ninja ## Tests without time limits under AddressSanitizer
 	cmake --build build-asan --parallel $(JOBS)
 	ctest --test-dir build-asan --output-on-failure -j3 -LE 'attack|timed|large'
 
-# Rooms that handle memory themselves or read files of others; fewer random cases.
+# Rooms that handle memory themselves or read files of others.
 ASAN_QUICK = text_tests draw_tests graph_tests lanes_tests memory_tests io_tests data_tests data_images_tests \
              data_text_tests ops_tests optim_tests reversible_tests random_cases_tests device_tests trace_tests models_tests
-asan-quick: export PAREPROP_CASES = 0.25
 asan-quick: export MKL_CBWR = AUTO,STRICT
 asan-quick: build-asan/build.ninja ## The part of these tests that continuous integration runs
 	cmake --build build-asan --parallel $(JOBS) --target $(ASAN_QUICK)

@@ -31,9 +31,8 @@ std::optional<Choice> choose(const Profile& profile, std::int64_t budget, bool o
 using SpareBytes = std::function<std::optional<std::int64_t>(const Choice&)>;
 
 // Asks for choices one after another. The profile says which is the fastest under a budget, `spare`
-// what it really takes. Where they differ, the search gets another budget:
-// first moved by the difference, then halfway between one whose choice fits and one whose choice
-// does not.
+// what it really takes. Where they differ, the search gets another budget: first moved by the
+// difference, then halfway between one whose choice fits and one whose choice does not.
 void close_in(const Profile& profile, std::int64_t budget, bool overlap, const SpareBytes& spare);
 
 // The least budget for which choose() finds something.

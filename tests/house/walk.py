@@ -122,7 +122,7 @@ ELSEWHERE = [
     (r"(python|torchrun --nproc-per-node=2) examples/python/", "python.examples runs it", script_exists),
     (r"make format$", "changes the sources", target_exists),
     (r"make (asan|tsan|tidy|cuda-check)$", "builds or reads the project again, for an hour", target_exists),
-    (r"\.ci/run$", "is make test, tsan and asan-quick", file_exists),
+    (r"\.ci/run$", "is make test, more random cases, tsan and asan-quick", file_exists),
     (r"make (bench-peers|bench-frontier)( (PEERS|FRONTIER)=.*)?$", "takes hours", peers_take_arguments),
     (r"make (bench-growth|report)$", "takes half an hour of an idle machine", target_exists),
     (r"make report-png$", "needs a browser, and what make report writes", target_exists),
