@@ -47,6 +47,14 @@ at::Tensor wide(const at::Tensor& t) {
   return t.defined() && widens_bf16(t) ? t.to(at::kFloat) : t;
 }
 
+at::Tensor add_product(at::Tensor sum, const at::Tensor& a, const at::Tensor& b) {
+  const AsGiven as_given(a);
+  const at::Tensor scratch = meta_scratch(a, b);
+  const at::Tensor left = wide(a), right = wide(b);
+  if (left.scalar_type() == sum.scalar_type()) return sum.addmm_(left, right);
+  return sum.add_(at::mm(left, right));
+}
+
 }  // namespace
 
 bool cpu_lacks_bf16() {
@@ -69,24 +77,29 @@ at::Tensor product(const at::Tensor& a, const at::Tensor& b, at::ScalarType dtyp
   return c.to(dtype);
 }
 
-at::Tensor transposed_product(const at::Tensor& a, const at::Tensor& b, at::ScalarType dtype) {
+at::Tensor transposed_product(const at::Tensor& a, const at::Tensor& b, at::ScalarType dtype,
+                              at::Tensor sum) {
+  const bool adds = sum.defined();
   const bool widening = a.scalar_type() == at::kBFloat16 && dtype == at::kFloat;
   if (widening && !runs_kernels(a) && has_widening_product(a)) {
     const AsGiven as_given(a);
-    return widening_product(a.t(), b);
+    const at::Tensor c = widening_product(a.t(), b);
+    return adds ? sum.add_(c) : c;
   }
-  if (!widening || !runs_kernels(a) || !has_pair_products()) return product(a.t(), b, dtype);
+  if (!widening || !runs_kernels(a) || !has_pair_products()) {
+    return adds ? add_product(std::move(sum), a.t(), b) : product(a.t(), b, dtype);
+  }
   const std::int64_t rows = a.size(0), m = a.size(1), n = b.size(1);
-  at::Tensor c = at::empty({m, n}, a.options().dtype(dtype));
-  if (rows == 0) return c.zero_();
+  at::Tensor c = adds ? std::move(sum) : at::empty({m, n}, a.options().dtype(dtype));
+  if (rows == 0) return adds ? c : c.zero_();
   const at::Tensor left = a.contiguous(), right = b.contiguous();
   const at::Tensor scratch = at::empty({pair_product_scratch(rows, n)}, a.options());
   if (a.is_meta()) {
     add_meta_macs(static_cast<double>(rows) * static_cast<double>(m) * static_cast<double>(n));
   } else {
-    transposed_pair_product(left.const_data_ptr<c10::BFloat16>(),
-                            right.const_data_ptr<c10::BFloat16>(), rows, m, n,
-                            scratch.mutable_data_ptr<c10::BFloat16>(), c.mutable_data_ptr<float>());
+    transposed_pair_product(
+        left.const_data_ptr<c10::BFloat16>(), right.const_data_ptr<c10::BFloat16>(), rows, m, n,
+        scratch.mutable_data_ptr<c10::BFloat16>(), adds, c.mutable_data_ptr<float>());
   }
   return c;
 }

@@ -27,7 +27,10 @@ at::Tensor affine(const at::Tensor& x, const at::Tensor& weight, const at::Tenso
 
 // a^T (rows, m) times b (rows, n), in `dtype`: the gradient of a weight. Of bf16 in float32, on
 // CPUs and devices that have such products, it is not rounded to bf16 on the way.
-at::Tensor transposed_product(const at::Tensor& a, const at::Tensor& b, at::ScalarType dtype);
+// Where `sum` is defined it is added to that, which is returned. REQUIRES: `sum` is dense and of
+// `dtype`.
+at::Tensor transposed_product(const at::Tensor& a, const at::Tensor& b, at::ScalarType dtype,
+                              at::Tensor sum = {});
 
 // The same as torch's bmm, differentiable, under any autocast.
 at::Tensor batched_product(const at::Tensor& a, const at::Tensor& b);

@@ -174,8 +174,9 @@ Macs DryStep::metered_backward(MeteredLane& lane, std::int64_t batch, bool accum
     pools_->empty_cache();
     pools_->reset_peaks();
   }
-  if (accumulates) backward(batch, /*adds=*/false, /*divides=*/false);
   lane.begin();
+  // The first part makes the gradients that later ones add to.
+  if (accumulates) backward(batch, /*adds=*/false, /*divides=*/false);
   const bool divides = shape_.takes_gradients(accumulates) && !shape_.updates_inside;
   return backward(batch, accumulates, divides);
 }
@@ -230,7 +231,8 @@ DryStep::Metered DryStep::metered(Policy policy, LanesMeant lanes, bool recomput
   result.runs.resize(stacks.size());
   const auto& runs = lane->runs();
   // Those of the last backward pass. On streams forward passes are runs too.
-  const std::size_t passes = (shape_.goes_back_twice ? 2 : 1) + (lanes.streams ? 1 : 0);
+  const std::size_t passes =
+      (shape_.accumulates ? 2 : 1) * ((shape_.goes_back_twice ? 2 : 1) + (lanes.streams ? 1 : 0));
   auto run = runs.end() - static_cast<std::ptrdiff_t>(runs.size() / passes);
   // An empty stack has none, and neither have the lowest ones where nothing is trained.
   for (std::size_t s = stacks.size(); s-- > 0 && run != runs.end();) {

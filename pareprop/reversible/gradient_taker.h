@@ -20,6 +20,15 @@ class GradientTaker {
   // these parameters in this backward pass has ended. On an accelerator the current stream comes
   // after all work that made the gradients.
   virtual void take(const BlockGradients& block) = 0;
+
+  // A sum to which the gradient of a parameter that it takes may be added while it is computed
+  // (Note [Products added to sums]); undefined: none. If so, take() gets the sum, or another tensor
+  // with what the sum should be. Called at most once for each parameter and backward pass of a
+  // stack, on the threads of lanes.
+  virtual at::Tensor sum_of(const at::Tensor& parameter) {
+    (void)parameter;
+    return {};
+  }
 };
 
 }  // namespace pareprop

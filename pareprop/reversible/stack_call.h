@@ -92,6 +92,10 @@ class StackCall : public std::enable_shared_from_this<StackCall> {
   void update(int block);
   bool delivers_later(int k) const;
   void deliver(int k, std::vector<at::Tensor> gradients);
+  // Of the leaves of branch k.
+  std::optional<std::size_t> place_of(int k, const at::Tensor& parameter) const;
+  // Where the gradient of a parameter of branch k is added to while it is computed.
+  at::Tensor sum_of(int k, const at::Tensor& parameter);
   // For a task: it is the last to use this. Note [Memory between lanes].
   template <typename Used>
   void done_with(Used used, int owner = Executor::kAnyLane);
@@ -141,7 +145,8 @@ class StackCall : public std::enable_shared_from_this<StackCall> {
   std::vector<std::vector<at::Tensor>> borrowed_;  // what they read that other lanes allocated
   std::vector<std::vector<at::Tensor>> waiting_;  // gradients of a branch whose others are deferred
   std::unique_ptr<GradientSlots> gradients_;
-  std::vector<bool> taken_;  // by slot: whether its gradient was given away
+  std::vector<bool> taken_;   // by slot: whether its gradient was given away
+  std::vector<char> summed_;  // by slot: whether a sum was given for it; of one branch each
   std::unique_ptr<DriftProbe> probe_;
   std::shared_ptr<StackCall> below_;
   std::function<void(const DriftReport&)> report_;

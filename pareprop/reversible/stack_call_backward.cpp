@@ -8,12 +8,28 @@
 #include "pareprop/graph/schedule.h"
 #include "pareprop/lanes/serial_lane.h"
 #include "pareprop/memory/meter.h"
+#include "pareprop/ops/gradient_sums.h"
 #include "pareprop/reversible/gradient_taker.h"
 #include "pareprop/reversible/hooks_aside.h"
 #include "pareprop/reversible/pass_times.h"
 #include "pareprop/reversible/stack_call.h"
 
 namespace pareprop {
+namespace {
+
+// For the ops of one task.
+class SumsOfBranch final : public GradientSums {
+ public:
+  explicit SumsOfBranch(std::function<at::Tensor(const at::Tensor&)> find)
+      : find_(std::move(find)), scope_(this) {}
+  at::Tensor sum_of(const at::Tensor& parameter) override { return find_(parameter); }
+
+ private:
+  const std::function<at::Tensor(const at::Tensor&)> find_;
+  const GradientSumsScope scope_;
+};
+
+}  // namespace
 
 template <typename Used>
 void StackCall::done_with(Used used, int owner) {
@@ -87,6 +103,7 @@ std::vector<at::Tensor> StackCall::backward(std::vector<at::Tensor> dy, bool kee
   std::function<void(at::Tensor)> done;
   if (on_streams()) done = [this](at::Tensor used) { done_with(std::move(used)); };
   taken_.assign(slots_.size(), false);
+  summed_.assign(slots_.size(), false);
   gradients_ = std::make_unique<GradientSlots>(slots_, branches(), std::move(on_block), done);
   below_ = plan_.overlap ? pass_->call(position_ - 1) : nullptr;
   if (below_ && !below_->plan_.overlap) below_ = nullptr;
@@ -199,6 +216,7 @@ void StackCall::run_again(int k, const at::Tensor& f, bool output_skipped) {
 void StackCall::gradient(int k, bool keep) {
   const auto at = static_cast<std::size_t>(k);
   const bool keep_tape = keep && keep_.branches[at].tape;
+  const SumsOfBranch sums([this, k](const at::Tensor& parameter) { return sum_of(k, parameter); });
   TapeGradients found = tape_gradients(tapes_[at], upper_, branch_leaves(k),
                                        deferring_ ? &deferred_[at] : nullptr, keep_tape);
   at::Tensor input = tapes_[at].input;
@@ -234,16 +252,36 @@ void StackCall::weight_gradient(int k) {
     done_with(deferred_[at], fixed_lane(k, ahead()));
     done_with(std::move(borrowed_[at]));
   }
+  const SumsOfBranch sums([this, k](const at::Tensor& parameter) { return sum_of(k, parameter); });
   for (auto& [parameter, gradient] : deferred_[at].run()) {
-    const auto& ids = branch_slots_[at];
-    const auto id = std::find_if(ids.begin(), ids.end(), [&](int candidate) {
-      return slots_[static_cast<std::size_t>(candidate)].leaf.is_same(parameter);
-    });
-    if (id == ids.end()) continue;
-    at::Tensor& mine = all[static_cast<std::size_t>(id - ids.begin())];
+    const std::optional<std::size_t> place = place_of(k, parameter);
+    if (!place) continue;
+    at::Tensor& mine = all[*place];
     mine = sum(std::move(mine), std::move(gradient));
   }
   deliver(k, std::move(all));
+}
+
+std::optional<std::size_t> StackCall::place_of(int k, const at::Tensor& parameter) const {
+  const auto& ids = branch_slots_[static_cast<std::size_t>(k)];
+  const auto id = std::find_if(ids.begin(), ids.end(), [&](int candidate) {
+    return slots_[static_cast<std::size_t>(candidate)].leaf.is_same(parameter);
+  });
+  if (id == ids.end()) return std::nullopt;
+  return static_cast<std::size_t>(id - ids.begin());
+}
+
+// What several branches use is added up in their order, and what a branch uses several times by
+// whoever computes its gradient: in both cases a sum is given at most once.
+at::Tensor StackCall::sum_of(int k, const at::Tensor& parameter) {
+  GradientTaker* taker = pass_->taker().get();
+  if (taker == nullptr || !taker->takes(parameter)) return {};
+  const std::optional<std::size_t> place = place_of(k, parameter);
+  if (!place) return {};
+  const auto id = static_cast<std::size_t>(branch_slots_[static_cast<std::size_t>(k)][*place]);
+  if (slots_[id].users.size() != 1 || summed_[id]) return {};
+  summed_[id] = true;
+  return taker->sum_of(parameter);
 }
 
 void StackCall::update(int block) {

@@ -78,6 +78,15 @@ void run_backward(const StepParts& parts, const ForwardPass& forward, double div
   loss.backward(/*gradient=*/{}, /*retain_graph=*/again);
 }
 
+// Of the last micro-step buckets take the gradients by themselves, whether they are divided or not:
+// so the sums have the same bits.
+std::shared_ptr<GradientTaker> gradients_added(const StepParts& parts, bool last) {
+  using Products = AddedGradients::Products;
+  const bool sends = last && parts.shares.group().world() > 1;
+  return std::make_shared<AddedGradients>(parts.model,
+                                          sends ? Products::made_first : Products::added_to_sums);
+}
+
 // Of all parameters, from what this process has of its own: the same in all processes.
 GradientNorm norm_in_all(const StepParts& parts, const std::vector<double>& own_squares) {
   return norm_of(parts.shares.all(), parts.shares.joined(own_squares));
@@ -216,20 +225,19 @@ StepOutcome run_step(const StepParts& parts, const StepOptions& options, BatchFe
   Sums own{.stop = wants_stop ? 1.0 : 0.0};
   const auto checks = std::make_shared<DeferredChecks>();
   parts.buckets.set_recorder(parts.recorder);
-  std::shared_ptr<GradientTaker> adding;  // from the second micro-step on
-  for (std::int64_t done = 0; done < options.accumulate;) {
+  bool adds = false;  // to gradients of earlier micro-steps
+  for (std::int64_t done = 0; done < options.accumulate; adds = true) {
     const BatchFeed::Part fed = next_part(parts, batches);
     if (fed.last) ++done;
-    std::shared_ptr<GradientTaker> taker;
-    if (done == options.accumulate) taker = parts.buckets.begin();
-    const auto pass =
-        std::make_shared<Pass>(seed, static_cast<std::uint64_t>(fed.number), checks,
-                               taker ? taker : adding, /*backward_passes=*/1, fed.place);
+    const bool last = done == options.accumulate;
+    std::shared_ptr<GradientTaker> taker = last ? parts.buckets.begin() : nullptr;
+    if (adds && taker == nullptr) taker = gradients_added(parts, last);
+    const auto pass = std::make_shared<Pass>(seed, static_cast<std::uint64_t>(fed.number), checks,
+                                             std::move(taker), /*backward_passes=*/1, fed.place);
     const ForwardPass forward = run_forward(parts, fed.batch, pass, own);
     // What the step will be refused for is in the sum, and other processes wait for this one's
     // gradients, which count as zero.
     if (own.can_go_back && forward.rows > 0.0) run_backward(parts, forward, samples);
-    if (done < options.accumulate) adding = std::make_shared<AddedGradients>(parts.model);
     batches.copy_ahead();
   }
   parts.buckets.finish();

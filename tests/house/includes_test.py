@@ -86,6 +86,13 @@ class Includes(unittest.TestCase):
                  if target not in reachable(arrows, folder)]
         self.assertEqual(stray, [])
 
+    def test_the_library_includes_nothing_above_it(self):
+        stray = [f"{path.relative_to(ROOT)} includes {target}"
+                 for path in sorted((ROOT / "pareprop").rglob("*")) if path.suffix in (".h", ".cpp")
+                 for target in re.findall(r'^#include "([^"]+)"', path.read_text(encoding="utf-8"), re.M)
+                 if not target.startswith("pareprop/")]
+        self.assertEqual(stray, [])
+
     def test_the_arrows_are_those_of_cmake(self):
         self.assertEqual(linked_by_cmake(), drawn_arrows())
 

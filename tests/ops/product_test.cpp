@@ -61,6 +61,25 @@ TEST(Product, TransposedIsTheSumOfOuterProducts) {
       0.0F);
 }
 
+TEST(Product, TransposedIsAddedToASum) {
+  at::manual_seed(4);
+  for (const auto type : {at::kBFloat16, at::kFloat, at::kDouble}) {
+    const auto sum_type = type == at::kBFloat16 ? at::kFloat : type;
+    for (const std::int64_t rows : {0, 1, 37, 1030}) {
+      const auto a = at::randn({rows, 65}, at::kDouble).to(type);
+      const auto b = at::randn({rows, 130}, at::kDouble).to(type);
+      const auto before = at::randn({65, 130}, at::kDouble).to(sum_type);
+      const auto sum = before.clone();
+      const auto got = transposed_product(a, b, sum_type, sum);
+      EXPECT_TRUE(got.is_same(sum)) << "another tensor";
+      const auto exact = at::mm(a.to(at::kDouble).t(), b.to(at::kDouble)).add(before);
+      const bool rounds = type == at::kBFloat16 && !has_pair_products();
+      const double limit = type == at::kDouble ? 1e-14 : rounds ? 4e-3 : 1e-6;
+      EXPECT_LT(max_relative_error({exact}, {got.to(at::kDouble)}), limit) << type << ", " << rows;
+    }
+  }
+}
+
 TEST(Product, WidensOnlyWhereTheCpuHasNoBf16) {
   EXPECT_FALSE(widens_bf16(at::randn({2})));
 #if defined(__x86_64__)

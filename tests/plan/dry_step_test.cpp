@@ -10,6 +10,7 @@
 #include "pareprop/memory/caching_allocator.h"
 #include "pareprop/models/registry.h"
 #include "pareprop/plan/metered_lane.h"
+#include "pareprop/reversible/added_gradients.h"
 #include "pareprop/reversible/torch_lanes.h"
 
 namespace pareprop::plan {
@@ -186,12 +187,13 @@ TEST(DryStep, MeetingsOfLanesAreThoseOfActivationsWhenOnlyTheyCount) {
   model->set_executor(lane);
   model->set_plan(plan);
   const std::int64_t before = memory::usage(memory::Counted::meta).activation_live;
-  const auto step = [&] {
-    model->loss(model->example(2, 0), {.pass = std::make_shared<Pass>(0, 0)}).backward();
+  const auto step = [&](const std::shared_ptr<GradientTaker>& adding) {
+    model->loss(model->example(2, 0), {.pass = std::make_shared<Pass>(0, 0, nullptr, adding)})
+        .backward();
   };
-  step();
   lane->begin();
-  step();
+  step(nullptr);
+  step(std::make_shared<AddedGradients>(*model));
   std::int64_t worst = 0;
   for (const MeteredRun& run : lane->runs()) worst = std::max(worst, run.worst_meeting());
   EXPECT_GE(predicted, worst - before);
@@ -211,6 +213,33 @@ TEST(DryStep, CountsOnlyActivationsWhenAsked) {
   const std::vector<std::int64_t> without = activations.profile(false).stacks.front().live;
   EXPECT_GT(with[0], with[1]);
   EXPECT_EQ(without[0], without[1]);
+}
+
+// The first of several parts makes gradients where the others add to them.
+TEST(DryStep, ActivationsOfABatchInPartsAreThoseOfAnyOfThem) {
+  memory::install_caching_allocator();
+  const models::Overrides sizes{.depths = {2}, .width = 256};
+  const auto model = models::make_model("vit_cifar", sizes, {.seed = 1});
+  model->train();
+  model->set_executor(std::make_shared<SerialLane>());
+  model->set_mode(Mode::stored);
+  const models::Batch part = model->example(1, 0);
+  const std::int64_t before = memory::usage().activation_live;
+  memory::reset_peaks();
+  std::shared_ptr<GradientTaker> adding;
+  std::int64_t peaks[2];
+  for (std::int64_t& peak : peaks) {
+    memory::reset_peaks();
+    model->loss(part, {.pass = std::make_shared<Pass>(0, 0, nullptr, adding)}).backward();
+    peak = memory::usage().activation_peak - before;
+    adding = std::make_shared<AddedGradients>(*model);
+  }
+  const std::int64_t weight = 4 * 256 * 256 * 4;
+  EXPECT_LE(peaks[1], peaks[0] - weight / 2) << "a gradient is made before it is added";
+  DryStep dry([&] { return models::make_model("vit_cifar", sizes, {.device = at::kMeta}); },
+              {.batch = 1, .accumulates = true, .only_activations = true});
+  const auto predicted = static_cast<double>(dry.run(model->plan()).activation_peak);
+  EXPECT_NEAR(predicted, static_cast<double>(peaks[0]), 0.02 * static_cast<double>(peaks[0]));
 }
 
 TEST(DryStep, ANetworkThatIsNotOnTheMetaDeviceIsRefused) {

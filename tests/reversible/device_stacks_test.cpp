@@ -48,7 +48,7 @@ class Updates : public GradientTaker {
 
 TEST(DeviceStacks, UpdatesInsideTheBackwardPassHaveNoRace) {
   const auto seed = testing::case_seed(20240617);
-  const int cases = testing::case_count(200);
+  const int cases = testing::case_count(50);
   at::set_num_threads(1);
   for (int i = 0; i < cases; ++i) {
     RandomStack c(seed + i, i % 8 == 0 ? 13 : 4);
@@ -73,7 +73,7 @@ TEST(DeviceStacks, UpdatesInsideTheBackwardPassHaveNoRace) {
 
 TEST(DeviceStacks, RandomStacksHaveNoRaceAndTheGradientsOfTheCpu) {
   const auto seed = testing::case_seed(20240617);
-  const int cases = testing::case_count(2000);
+  const int cases = testing::case_count(500);
   std::cout << "seed " << seed << ", " << cases << " cases\n";
   at::set_num_threads(1);
   std::map<Precision, int> same_bits;

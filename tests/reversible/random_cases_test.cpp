@@ -10,7 +10,10 @@
 #include <map>
 #include <set>
 
+#include "pareprop/lanes/serial_lane.h"
 #include "pareprop/ops/compare.h"
+#include "pareprop/reversible/added_gradients.h"
+#include "pareprop/reversible/network.h"
 #include "pareprop/reversible/torch_lanes.h"
 #include "tests/reversible/random_stack.h"
 
@@ -64,7 +67,7 @@ double tolerance(Precision precision) {
 
 TEST(RandomCases, GradientsEqualThoseOfOrdinaryAutograd) {
   const auto seed = testing::case_seed(20230615);
-  const int cases = testing::case_count(800);
+  const int cases = testing::case_count(200);
   std::cout << "seed " << seed << ", " << cases << " cases\n";
   const auto executor2 = std::make_shared<TorchCpuLanes>(2, 1);
   const auto executor3 = std::make_shared<TorchCpuLanes>(3, 1);
@@ -99,7 +102,7 @@ TEST(RandomCases, GradientsEqualThoseOfOrdinaryAutograd) {
 // Streams are not recovered but made again: every plan has the bits of stored training.
 TEST(RandomCases, OrdinaryBlocksHaveTheGradientsOfOrdinaryAutograd) {
   const auto seed = testing::case_seed(20230615);
-  const int cases = testing::case_count(400);
+  const int cases = testing::case_count(100);
   const auto executor2 = std::make_shared<TorchCpuLanes>(2, 1);
   const auto executor3 = std::make_shared<TorchCpuLanes>(3, 1);
   IntraOpThreads one(1);
@@ -127,7 +130,7 @@ TEST(RandomCases, OrdinaryBlocksHaveTheGradientsOfOrdinaryAutograd) {
 
 TEST(RandomCases, GradientsThatAreTakenInTheMiddleHaveTheSameBits) {
   const auto seed = testing::case_seed(20230615);
-  const int cases = testing::case_count(200);
+  const int cases = testing::case_count(50);
   const auto executor2 = std::make_shared<TorchCpuLanes>(2, 1);
   const auto executor3 = std::make_shared<TorchCpuLanes>(3, 1);
   IntraOpThreads one(1);
@@ -150,6 +153,58 @@ TEST(RandomCases, GradientsThatAreTakenInTheMiddleHaveTheSameBits) {
     ASSERT_TRUE(bit_identical(expected, got));
   }
   EXPECT_GT(taken, cases);
+}
+
+// Sums so far, the same every time.
+void give_sums(const std::vector<at::Tensor>& weights) {
+  std::uint64_t seed = 1;
+  for (const at::Tensor& weight : weights) {
+    weight.mutable_grad() = testing::random_tensor(weight.sizes(), weight.scalar_type(), seed++);
+  }
+}
+
+TEST(RandomCases, GradientsAreAddedToSumsInPlace) {
+  const auto seed = testing::case_seed(20230616);
+  const int cases = testing::case_count(50);
+  const auto executor2 = std::make_shared<TorchCpuLanes>(2, 1);
+  const auto executor3 = std::make_shared<TorchCpuLanes>(3, 1);
+  IntraOpThreads one(1);
+  int summed = 0;
+  for (int i = 0; i < cases; ++i) {
+    RandomStack c(seed + i);
+    if (i % 3 == 0) c = c.coupled(Coupling::residual);
+    SCOPED_TRACE("case " + std::to_string(i) + ": " + c.text());
+    StackProblem problem(c, c.plan.lanes == 2 ? executor2 : executor3);
+    const StackNetwork network({problem.stack()}, problem.stack()->parameters(),
+                               [](std::int64_t, const auto&) {});
+    const auto gradients = problem.gradients(c.plan, c.options, false);
+    const auto sums_of = [&](const std::shared_ptr<Executor>& executor) {
+      Stack stack = problem.stack();
+      stack->set_executor(executor);
+      give_sums(stack->parameters());
+      const auto adding = std::make_shared<AddedGradients>(network);
+      const auto left = problem.gradients(c.plan, c.options, false, adding);
+      std::vector<at::Tensor> sums;
+      for (std::size_t w = 0; w < problem.wanted().size(); ++w) {
+        const at::Tensor& weight = problem.wanted()[w];
+        if (!adding->takes(weight)) continue;
+        EXPECT_TRUE(left[w].eq(0).all().item<bool>()) << "left to autograd as well";
+        sums.push_back(weight.grad());
+      }
+      return sums;
+    };
+    const auto on_lanes = sums_of(c.plan.lanes == 2 ? executor2 : executor3);
+    ASSERT_TRUE(bit_identical(on_lanes, sums_of(std::make_shared<SerialLane>())));
+    give_sums(problem.stack()->parameters());
+    for (std::size_t w = 0, s = 0; w < problem.wanted().size(); ++w) {
+      const at::Tensor& weight = problem.wanted()[w];
+      if (!weight.grad().defined() || s == on_lanes.size()) continue;
+      const double limit = weight.scalar_type() == at::kDouble ? 1e-12 : 1e-5;
+      ASSERT_LE(max_relative_error({weight.grad().add(gradients[w])}, {on_lanes[s++]}), limit);
+      ++summed;
+    }
+  }
+  EXPECT_GT(summed, cases);
 }
 
 }  // namespace

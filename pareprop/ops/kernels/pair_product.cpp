@@ -26,7 +26,8 @@ std::int64_t pair_product_scratch(std::int64_t rows, std::int64_t n) {
 }
 
 void transposed_pair_product(const c10::BFloat16* a, const c10::BFloat16* b, std::int64_t rows,
-                             std::int64_t m, std::int64_t n, c10::BFloat16* scratch, float* c) {
+                             std::int64_t m, std::int64_t n, c10::BFloat16* scratch, bool add,
+                             float* c) {
   auto* panels = reinterpret_cast<Pair16*>(scratch);
   for (std::int64_t first = 0; first < rows; first += kSummedRows) {
     const std::int64_t count = std::min(kSummedRows, rows - first), pairs = pairs_of(count);
@@ -43,7 +44,7 @@ void transposed_pair_product(const c10::BFloat16* a, const c10::BFloat16* b, std
         for (std::int64_t j = 0; j < n; j += kRight) {
           multiply_pairs(height, std::min(kRight, n - j), 2 * pairs,
                          {reinterpret_cast<const c10::BFloat16*>(left.data()), 2 * pairs},
-                         panels + j * pairs, first > 0, {c + i * n + j, n});
+                         panels + j * pairs, add || first > 0, {c + i * n + j, n});
         }
       }
       end_pair_products();
