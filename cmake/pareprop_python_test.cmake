@@ -16,7 +16,7 @@ function(pareprop_python_test name script target)
   add_test(NAME ${name}
     COMMAND ${PAREPROP_TEST_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/${script} $<TARGET_FILE:${target}>)
   set_tests_properties(${name} PROPERTIES
-    LABELS numeric TIMEOUT 600 ENVIRONMENT "${PAREPROP_TEST_ENVIRONMENT}")
+    COST ${PAREPROP_LONG} LABELS numeric TIMEOUT 600 ENVIRONMENT "${PAREPROP_TEST_ENVIRONMENT}")
   if(NOT PAREPROP_PYTHON)
     # `make setup` did not make this Python, so it may lack the package: the script exits with 77 then.
     set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77)

@@ -60,6 +60,10 @@ endfunction()
 # set before its first product, so tests in which exact streams come later could not (pareprop/ops/sum_order.h).
 set(PAREPROP_TEST_ENVIRONMENT "GOMP_SPINCOUNT=2000" "MKL_CBWR=AUTO,STRICT")
 
+# COST of tests: ctest begins with the longest, so that none runs alone at the end.
+set(PAREPROP_LONGEST 100)
+set(PAREPROP_LONG 10)
+
 # pareprop_test(graph_tests LABEL unit SOURCES ... LINKS ...): a GoogleTest program. Each of its cases is a
 # test of ctest, unless WHOLE says that the program is one: starting torch takes longer than most cases.
 function(pareprop_test target)
@@ -80,7 +84,7 @@ function(pareprop_test target)
   endif()
   if(arg_WHOLE)
     add_test(NAME ${target} COMMAND ${target})
-    set_tests_properties(${target} PROPERTIES
+    set_tests_properties(${target} PROPERTIES COST ${PAREPROP_LONG}
       LABELS "${arg_LABEL}" TIMEOUT ${timeout} ENVIRONMENT "${PAREPROP_TEST_ENVIRONMENT}")
   else()  # which takes no list as a property; none of these has exact streams
     gtest_discover_tests(${target} DISCOVERY_TIMEOUT 120

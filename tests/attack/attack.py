@@ -1,6 +1,6 @@
 """What the attacks share: cases from a printed seed, the program as a process, and what must hold however it ends.
 
-PAREPROP_SEED repeats the cases of a seed, PAREPROP_ATTACKS multiplies their number (unless set by 0.5)."""
+PAREPROP_SEED repeats the cases of a seed, PAREPROP_ATTACKS multiplies their number (unless set by 0.25)."""
 
 import functools
 import os
@@ -21,7 +21,7 @@ from run_folder import faults
 
 PROGRAM = os.path.abspath(sys.argv.pop(1))
 SEED = int(os.environ.get("PAREPROP_SEED", time.time_ns() % 1000000))
-ATTACKS = float(os.environ.get("PAREPROP_ATTACKS", "0.5"))  # a share that `make test` has time for
+ATTACKS = float(os.environ.get("PAREPROP_ATTACKS", "0.25"))  # a share that `make test` has time for
 CPU_SECONDS = 200  # more than any case takes
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 

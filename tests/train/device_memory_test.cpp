@@ -13,6 +13,7 @@
 #include "pareprop/models/registry.h"
 #include "pareprop/optim/adamw.h"
 #include "pareprop/train/train_step.h"
+#include "tests/random_cases.h"
 #include "tests/simulated_device/simulated_device.h"
 
 namespace pareprop::train {
@@ -94,7 +95,9 @@ Seen train_steps(const Trained& what, Mode mode) {
 }
 
 TEST(DeviceMemory, OverlapReservesLittleMoreThanRecoveryAlone) {
+  const int count = testing::case_count(2);
   for (const Trained& what : families()) {
+    if (&what - families().data() == count) break;
     SCOPED_TRACE(what.model);
     const Seen reprop = train_steps(what, Mode::reprop),
                pareprop = train_steps(what, Mode::pareprop);
