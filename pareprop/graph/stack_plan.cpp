@@ -59,19 +59,18 @@ StackPlan plan_of(Mode mode, int depth) {
 
 namespace {
 
-// The stages of Swin and MViT besides the deepest one have few blocks, with which two lanes gain
-// little, and the first of them has the largest activations: it has one lane, in the others
-// recovery is one branch ahead.
-void be_lean_outside_the_deepest(StepPlan& plan) {
-  const auto deepest = std::max_element(  // of several the last, with the smallest activations
+// Of several the last, with the smallest activations.
+std::size_t deepest_stack(const StepPlan& plan) {
+  const auto deepest = std::max_element(
       plan.stacks.rbegin(), plan.stacks.rend(),
       [](const StackPlan& a, const StackPlan& b) { return a.policies.size() < b.policies.size(); });
-  for (auto stack = plan.stacks.rbegin(); stack != plan.stacks.rend(); ++stack) {
-    if (stack == deepest) continue;
-    stack->overlap = stack != plan.stacks.rend() - 1;
-    stack->lookahead = 1;
-    stack->deferred = 1;
-  }
+  return static_cast<std::size_t>(plan.stacks.rend() - deepest) - 1;
+}
+
+// The first stage of Swin and MViT has the largest activations, and few blocks, with which two
+// lanes gain little.
+void be_lean_in_the_first_stage(StepPlan& plan) {
+  if (deepest_stack(plan) > 0) plan.stacks.front().overlap = false;
 }
 
 // The inputs of so few blocks, as checkpoints, take less than the tapes of recovery that is far
@@ -85,17 +84,22 @@ void only_the_last_keeps_a_tail(StepPlan& plan) {
   for (std::size_t i = 0; i + 1 < plan.stacks.size(); ++i) plan.stacks[i].tail = 0;
 }
 
+void the_deepest_keeps_a_tail_too(StepPlan& plan) {
+  plan.stacks[deepest_stack(plan)].tail = std::nullopt;
+}
+
 }  // namespace
 
 StepPlan plan_of(Mode mode, const std::vector<int>& depths) {
   // What lies between the stages of Swin and MViT would be most of what a reversible step keeps.
   StepPlan plan{.recompute_between = mode != Mode::stored};
   for (const int depth : depths) plan.stacks.push_back(plan_of(mode, depth));
-  if (mode == Mode::pareprop) {
-    be_lean_outside_the_deepest(plan);
+  only_the_last_keeps_a_tail(plan);
+  if (mode == Mode::pareprop && !plan.stacks.empty()) {
+    be_lean_in_the_first_stage(plan);
+    the_deepest_keeps_a_tail_too(plan);
     if (plan.stacks.size() == 1) be_lean_if_shallow(plan.stacks.front());
   }
-  only_the_last_keeps_a_tail(plan);
   return plan;
 }
 
