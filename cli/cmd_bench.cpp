@@ -84,12 +84,13 @@ int bench(const BenchFlags& flags, const Console& console) {
   const sweep::Sweep asked = sweep_of(flags);
   const JsonOutput json(flags.json, console.out);
   // Before the file of results is made: what cannot be leaves none.
-  for (const sweep::Case& one : cases_of(asked, at::get_num_threads())) {
+  const std::vector<sweep::Case> cases = cases_of(asked, at::get_num_threads());
+  for (const sweep::Case& one : cases) {
     if (flags.sweep.empty()) check_changes(one.change);
     models::make_model(one.model, one.change, {.device = at::kMeta});
   }
   std::optional<sweep::ResultsFile> file;
-  if (!flags.out.empty()) file.emplace(flags.out);
+  if (!flags.out.empty()) file.emplace(flags.out, sweep::this_machine(cases.front().device));
 
   std::string reason;
   Progress progress(console.err);

@@ -66,17 +66,23 @@ std::string race_text(const Examination& found) {
     if (what != last) {
       end_table();
       last = what;
-      table.emplace(std::vector<Column>{
-          {"mode", Align::left}, {"step ms"}, {"samples/s"}, {"peak"}, {"predicted"}, {"overlap"}});
+      table.emplace(std::vector<Column>{{"mode", Align::left},
+                                        {"step ms"},
+                                        {"samples/s"},
+                                        {"peak"},
+                                        {"predicted"},
+                                        {"reserved"},
+                                        {"overlap"}});
     }
     const auto bytes = [](std::int64_t count) { return bytes_text(static_cast<double>(count)); };
     if (!row.timed()) {
       table->add_row({row.mode, row.fits ? "wrong" : "too large", "-", "-",
-                      bytes(one.predicted_peak_bytes), "-"});
+                      bytes(one.predicted_peak_bytes), "-", "-"});
       continue;
     }
     table->add_row({row.mode, text::fixed(row.step_ms, 1), text::fixed(row.samples_per_s, 1),
                     bytes(row.peak_bytes), bytes(one.predicted_peak_bytes),
+                    row.reserved_peak_bytes > 0 ? bytes(row.reserved_peak_bytes) : "-",
                     row.recover_ms > 0.0 ? percent_text(row.overlap_ms / row.recover_ms) : "-"});
   }
   end_table();
@@ -139,7 +145,8 @@ int examine(const DoctorFlags& flags, const Console& console) {
            "against mode stored, bit for bit:\n\n"
         << gradients_text(found)
         << "\nTraining steps (forward and backward pass, median), peak memory measured and\n"
-           "predicted, and the share of the recomputation that ran beside a gradient:\n\n"
+           "predicted, what the allocator reserved, and the share of the recomputation that\n"
+           "ran beside a gradient. Mode auto keeps to the mean of the least and the most:\n\n"
         << race_text(found);
     for (const std::string& line : wrong) console.out << wrapped("wrong: " + line);
     console.out << "in " << flags.out

@@ -24,6 +24,7 @@
 #include "pareprop/plan/step_times_file.h"
 #include "pareprop/text/units.h"
 #include "pareprop/train/budget_keeper.h"
+#include "pareprop/train/learner.h"
 #include "pareprop/train/process_memory.h"
 
 namespace pareprop::cli {
@@ -67,12 +68,9 @@ optim::OptimizerOptions optimizer_options(const PlanFlags& flags) {
   return options;
 }
 
-plan::MakeState optimizer_state(const PlanFlags& flags) {
+plan::MakeOptimizer optimizer_state(const PlanFlags& flags) {
   const optim::OptimizerOptions options = optimizer_options(flags);
-  if (flags.optimizer == kNoOptimizer) return {};
-  return [options](const std::vector<at::Tensor>& weights) {
-    return optim::state_tensors(weights, options);
-  };
+  return flags.optimizer == kNoOptimizer ? nullptr : train::dry_optimizer(options);
 }
 
 // As `train` would take them.
@@ -291,7 +289,8 @@ int plan_model(const PlanFlags& flags, const Console& console) {
   train::divide(shape, *model, process);
   const JsonOutput json(flags.json, console.out);
   const at::Tensor input = model->example(1, 0).input;
-  shape.input_bytes = static_cast<std::int64_t>(input.nbytes());
+  (device.is_cpu() ? shape.input_bytes : shape.ahead_bytes) =
+      static_cast<std::int64_t>(input.nbytes());
   plan::JointSearch search = make_search(flags.network, shape, departures(flags, *model, process));
   const bool measured = learn(search, flags, shape, budget, console);
   plan::JointPlan plan = search.best(budget);

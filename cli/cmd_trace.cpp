@@ -87,8 +87,10 @@ void report(const TraceFlags& flags, const train::RecordedStep& traced, const St
       << wrapped(traced.trace.title + ", " + std::to_string(at::get_num_threads()) + " threads")
       << "\n"
       << wrapped("step " + milliseconds(summary.seconds) + ":" + kinds);
-  out << "\npeak " << bytes_text(static_cast<double>(traced.memory.total_peak)) << ", activations "
-      << bytes_text(static_cast<double>(traced.memory.activation_peak)) << "\n"
+  const memory::Usage& memory = traced.memory;
+  const auto bytes = [](std::int64_t count) { return bytes_text(static_cast<double>(count)); };
+  out << "\npeak " << bytes(memory.total_peak) << ", activations " << bytes(memory.activation_peak)
+      << (memory.reserved_peak > 0 ? ", reserved " + bytes(memory.reserved_peak) : "") << "\n"
       << "wrote " << flags.out << ": the trace, for ui.perfetto.dev or chrome://tracing\n";
   if (!flags.svg.empty()) out << "wrote " << flags.svg << ": the same as a picture\n";
 }
@@ -135,7 +137,8 @@ int trace_model(const TraceFlags& flags, bool mode_given, const Console& console
                                    {"device", device.str()},
                                    {"loss", traced.loss},
                                    {"activation_peak_bytes", traced.memory.activation_peak},
-                                   {"peak_bytes", traced.memory.total_peak}};
+                                   {"peak_bytes", traced.memory.total_peak},
+                                   {"reserved_peak_bytes", traced.memory.reserved_peak}};
   values.update(nlohmann::ordered_json::parse(to_json(summary)));
   json.write(values);
   return 0;

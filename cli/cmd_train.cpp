@@ -21,6 +21,7 @@
 #include "cli/table.h"
 #include "cli/train_flags.h"
 #include "cli/units.h"
+#include "pareprop/device/choose_device.h"
 #include "pareprop/distributed/launcher.h"
 #include "pareprop/plan/plan_words.h"
 #include "pareprop/text/fixed.h"
@@ -184,11 +185,13 @@ std::string files_text(const train::TrainConfig& config) {
   return "files in " + config.out + ": " + names + "\n";
 }
 
-// "38.0 MiB, predicted 38.2 MiB, budget 64.0 MiB".
+// "38.0 MiB, predicted 38.2 MiB, budget 64.0 MiB"; on an accelerator also "reserved 44.0 MiB".
 std::string peak_text(const train::TrainResult& result) {
   auto bytes = [](std::int64_t count) { return bytes_text(static_cast<double>(count)); };
   return bytes(result.memory.total_peak) + ", predicted " + bytes(result.predicted_peak_bytes) +
-         (result.budget_bytes > 0 ? ", budget " + bytes(result.budget_bytes) : "");
+         (result.budget_bytes > 0 ? ", budget " + bytes(result.budget_bytes) : "") +
+         (result.memory.reserved_peak > 0 ? ", reserved " + bytes(result.memory.reserved_peak)
+                                          : "");
 }
 
 // What would be done: the configuration where programs read and the plan for people; with --json
@@ -201,8 +204,12 @@ void show_plan(train::TrainConfig config, int processes, const JsonOutput& json,
   const auto asked = nlohmann::ordered_json::parse(to_json(config));
   if (!json.takes_stdout()) JsonOutput("-", console.out).write(asked);
   const train::TrainingData data = train::open_training_data(config, weights);
-  train::BudgetKeeper keeper(
-      config, data, {.all = processes, .here = processes, .device = device_of(config)}, nullptr);
+  const c10::Device device = device_of(config);
+  train::BudgetKeeper keeper(config, data,
+                             {.all = processes,
+                              .on_device = processes_on(device, config.device, processes),
+                              .device = device},
+                             nullptr);
   keeper.plan_by_shapes([&](plan::JointSearch& search, const plan::JointPlan& plan) {
     const PlanReport report = report_of(search, plan,
                                         {.network = (config.plain ? "plain " : "") + config.model,
@@ -255,6 +262,7 @@ nlohmann::ordered_json result_json(const train::TrainConfig& config,
                               {"loss", result.last_loss},
                               {"peak_bytes", result.memory.total_peak},
                               {"activation_peak_bytes", result.memory.activation_peak},
+                              {"reserved_peak_bytes", result.memory.reserved_peak},
                               {"optimizer_bytes", result.memory.live_of(memory::Tag::optimizer)},
                               {"predicted_peak_bytes", result.predicted_peak_bytes},
                               {"budget_bytes", result.budget_bytes},

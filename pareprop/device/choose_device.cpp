@@ -124,6 +124,18 @@ c10::Device choose_device(const std::string& spec, int local_rank) {
   return {asked.type(), static_cast<c10::DeviceIndex>(index)};
 }
 
+int processes_on(c10::Device device, const std::string& spec, int processes) {
+  int found = 0;
+  for (int rank = 0; rank < processes; ++rank) found += choose_device(spec, rank) == device ? 1 : 0;
+  return std::max(1, found);
+}
+
+std::string accelerator_name(c10::Device device) {
+  if (device.is_cpu()) return {};
+  const std::string name = device.is_cuda() ? cuda_name(device.index()) : std::string();
+  return name.empty() ? c10::DeviceTypeName(device.type(), /*lower_case=*/true) : name;
+}
+
 std::string device_text(c10::Device device) {
   const std::string name = device.is_cuda() ? cuda_name(device.index()) : std::string();
   return device.str() + (name.empty() ? "" : ", " + name);

@@ -35,6 +35,8 @@ struct Usage {
   std::int64_t total_peak = 0;
   std::int64_t activation_live = 0;  // all except parameters, gradients, optimizer
   std::int64_t activation_peak = 0;
+  // What an accelerator's allocator takes from it for all that. Of the CPU 0.
+  std::int64_t reserved_peak = 0;
 
   std::int64_t live_of(Tag tag) const { return live[static_cast<std::size_t>(tag)]; }
   std::int64_t peak_of(Tag tag) const { return peak[static_cast<std::size_t>(tag)]; }

@@ -79,7 +79,8 @@ void Adafactor::update(c10::ArrayRef<std::size_t> which, double learning_rate,
   at::NoGradGuard no_grad;
   for (const std::size_t i : which) {
     const auto& [name, parameter] = parameters()[i];
-    if (!parameter.grad().defined() || parameter.is_meta()) continue;
+    if (!parameter.grad().defined()) continue;
+    if (parameter.is_meta() && runs_kernels(parameter)) continue;  // they take no tensors
     State& state = states_[i];
     const auto number = static_cast<double>(state.count.begin_step());
     const double decay =
@@ -140,25 +141,29 @@ void Adafactor::compose(const at::Tensor& weights, const at::Tensor& gradients, 
                         const Step& step) const {
   const bool factored = state.rows.defined();
   const at::Tensor& kept = factored ? state.rows : state.square;
-  const at::Tensor gradient = as_matrix(gradients).to(kept.scalar_type()).mul(step.gradient_factor);
-  const at::Tensor square = gradient.square().add(options_.eps);
+  // From here on it becomes the change.
+  const at::Tensor gradient =
+      as_matrix(gradients).to(kept.scalar_type(), /*non_blocking=*/false, /*copy=*/true);
+  gradient.mul_(step.gradient_factor);
+  at::Tensor square = gradient.square().add_(options_.eps);
   const auto move = [&](const at::Tensor& average, const at::Tensor& now) {
     average.mul_(step.beta2).add_(now.mul(1.0 - step.beta2));
   };
-  at::Tensor change;
   if (factored) {
     move(state.rows, square.mean(1));
     move(state.columns, square.mean(0));
+    square.reset();
     const at::Tensor relative_rows = state.rows.div(state.rows.mean()).rsqrt();
-    change = gradient.mul(relative_rows.unsqueeze(1)).mul(state.columns.rsqrt());
+    gradient.mul_(relative_rows.unsqueeze(1)).mul_(state.columns.rsqrt());
   } else {
     move(state.square, square.view(state.square.sizes()));
-    change = gradient.mul(as_matrix(state.square).rsqrt());
+    square.reset();
+    gradient.mul_(as_matrix(state.square).rsqrt());
   }
-  const at::Tensor size = change.square().mean().sqrt();
-  change = change.div(size.div(options_.clip).clamp_min(1.0)).mul(step.rate);
+  const at::Tensor size = gradient.square().mean().sqrt();
+  gradient.div_(size.div(options_.clip).clamp_min(1.0)).mul_(step.rate);
   write_weights(
-      weights.to(kept.scalar_type()).mul(step.weight_factor).sub(change.view(weights.sizes())),
+      weights.to(kept.scalar_type()).mul(step.weight_factor).sub_(gradient.view(weights.sizes())),
       step.rounding, weights);
 }
 

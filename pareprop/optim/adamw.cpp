@@ -73,7 +73,7 @@ void AdamW::update(c10::ArrayRef<std::size_t> which, double learning_rate, doubl
   for (const std::size_t i : which) {
     if (!parameters()[i].second.grad().defined()) continue;
     if (states_[i].is_torchs()) {
-      torchs.push_back(i);
+      if (!parameters()[i].second.is_meta()) torchs.push_back(i);  // it takes no memory
     } else {
       update_one(i, learning_rate, gradient_factor);
     }
@@ -115,7 +115,7 @@ void AdamW::update_by_torch(c10::ArrayRef<std::size_t> which, double learning_ra
 
 void AdamW::update_one(std::size_t i, double learning_rate, double gradient_factor) {
   const auto& [name, parameter] = parameters()[i];
-  if (parameter.is_meta()) return;  // the kernels take no memory
+  if (parameter.is_meta() && runs_kernels(parameter)) return;  // they take no memory
   State& state = states_[i];
   const AdamWStep step =
       numbers_of(options_, options_.decay_all || decays(name, parameter), state.count.begin_step(),

@@ -18,17 +18,23 @@ at::Tensor read_moment(const Moment& moment, bool is_signed, double factor = 1.0
 void write_moment(const at::Tensor& values, const at::Tensor& random, bool is_signed,
                   const Moment& moment);
 
-// Of the first elements, as many as `count`: Int, 16 bits each. Note [Rounding at random]
-at::Tensor random_bits(std::uint64_t key, std::int64_t count, c10::Device device);
+// Of `count` elements from `first` on, a multiple of four: Int, 16 bits each. Note [Rounding at
+// random]
+at::Tensor random_bits(std::uint64_t key, std::int64_t count, c10::Device device,
+                       std::int64_t first = 0);
 
-// One step of all elements.
+// One step of all elements. However many they are, temporaries take no more than those of
+// kAtATime elements. REQUIRES: gradients are contiguous.
+constexpr std::int64_t kAtATime = std::int64_t{1} << 20;
 void composed_adamw(const at::Tensor& weights, const at::Tensor& gradients, const Moment& average,
                     const Moment& square_average, const AdamWStep& step, const Rounding& rounding);
 // A momentum without values: there is none.
 void composed_sgd(const at::Tensor& weights, const at::Tensor& gradients, const Moment& momentum,
                   const SgdStep& step, const Rounding& rounding);
 
-// Gives the weights these values, rounded at random where they are bf16.
-void write_weights(const at::Tensor& values, const Rounding& rounding, const at::Tensor& weights);
+// Gives the weights these values, rounded at random where they are bf16; `first` is the place of
+// the first in the parameter.
+void write_weights(const at::Tensor& values, const Rounding& rounding, const at::Tensor& weights,
+                   std::int64_t first = 0);
 
 }  // namespace pareprop::optim

@@ -59,16 +59,18 @@ std::unique_ptr<Optimizer> make_optimizer(io::NamedTensors parameters, const Opt
   throw std::invalid_argument("optimizer: expected a kind that there is");
 }
 
-std::vector<at::Tensor> state_tensors(const std::vector<at::Tensor>& weights,
-                                      const OptimizerOptions& options) {
+std::shared_ptr<Optimizer> dry_optimizer(const std::vector<at::Tensor>& weights,
+                                         const OptimizerOptions& options) {
   io::NamedTensors named;
   for (const at::Tensor& weight : weights) {
     named.emplace_back("weight " + std::to_string(named.size()), weight);
   }
+  return make_optimizer(std::move(named), options);
+}
+
+std::vector<at::Tensor> state_tensors(const Optimizer& optimizer) {
   std::vector<at::Tensor> tensors;
-  for (auto& [name, tensor] : make_optimizer(std::move(named), options)->state()) {
-    tensors.push_back(std::move(tensor));
-  }
+  for (auto& [name, tensor] : optimizer.state()) tensors.push_back(std::move(tensor));
   return tensors;
 }
 

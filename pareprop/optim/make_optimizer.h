@@ -32,8 +32,10 @@ struct OptimizerOptions {
 std::unique_ptr<Optimizer> make_optimizer(io::NamedTensors parameters,
                                           const OptimizerOptions& options);
 
-// All tensors that its state has for these weights: on the meta device, to count their bytes.
-std::vector<at::Tensor> state_tensors(const std::vector<at::Tensor>& weights,
-                                      const OptimizerOptions& options);
+// An optimizer of these weights, which are on the meta device, to count its bytes: those of its
+// state, and those that a step takes.
+std::shared_ptr<Optimizer> dry_optimizer(const std::vector<at::Tensor>& weights,
+                                         const OptimizerOptions& options);
+std::vector<at::Tensor> state_tensors(const Optimizer& optimizer);
 
 }  // namespace pareprop::optim

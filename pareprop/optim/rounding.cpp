@@ -24,9 +24,12 @@ StepCount::StepCount(std::uint64_t seed, const std::string& name, const at::Tens
       {}, at::TensorOptions(at::kLong).device(parameter.is_meta() ? parameter.device() : at::kCPU));
 }
 
-std::int64_t StepCount::begin_step() { return ++*count_.mutable_data_ptr<std::int64_t>(); }
+std::int64_t StepCount::begin_step() {
+  return count_.is_meta() ? 1 : ++*count_.mutable_data_ptr<std::int64_t>();
+}
 
 Rounding StepCount::rounding() const {
+  if (count_.is_meta()) return {};
   const auto step = static_cast<std::uint64_t>(*count_.const_data_ptr<std::int64_t>());
   return {.state_key = random_key({key_, step, 0}), .weight_key = random_key({key_, step, 1})};
 }

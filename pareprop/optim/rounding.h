@@ -14,7 +14,7 @@ namespace pareprop::optim {
 class StepCount {
  public:
   StepCount() = default;
-  // `parameter` may be on the meta device: then there is nothing to count.
+  // `parameter` may be on the meta device: then every step is the first.
   StepCount(std::uint64_t seed, const std::string& name, const at::Tensor& parameter);
 
   // Begins the next step and returns its number, from 1 on.

@@ -35,7 +35,8 @@ void Sgd::update(c10::ArrayRef<std::size_t> which, double learning_rate, double 
   at::NoGradGuard no_grad;
   for (const std::size_t i : which) {
     const auto& [name, parameter] = parameters()[i];
-    if (!parameter.grad().defined() || parameter.is_meta()) continue;
+    if (!parameter.grad().defined()) continue;
+    if (parameter.is_meta() && runs_kernels(parameter)) continue;  // they take no memory
     const double decay =
         options_.decay_all || decays(name, parameter) ? options_.weight_decay : 0.0;
     update_one(i, {.gradient_factor = gradient_factor,

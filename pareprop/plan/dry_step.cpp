@@ -1,5 +1,6 @@
 #include "pareprop/plan/dry_step.h"
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 
 #include <algorithm>
@@ -17,6 +18,7 @@ namespace pareprop::plan {
 namespace {
 
 constexpr LanesMeant kSerial{.count = 1};
+constexpr int kCopies = 3;  // the stream that batches come by, after those of the lanes
 
 // What a lean tape computes again has multiply-accumulates of attention's scores only. The rest is
 // taken for this part of a block's recomputation; less was seen in every family, in times too short
@@ -83,13 +85,13 @@ std::int64_t minus(std::int64_t peak, std::int64_t before) {
 
 }  // namespace
 
-MakeState copies_of_weights(int copies) {
+MakeOptimizer copies_of_weights(int copies) {
   return [copies](const std::vector<at::Tensor>& weights) {
-    std::vector<at::Tensor> state;
+    DryOptimizer optimizer;
     for (int copy = 0; copy < copies; ++copy) {
-      for (const at::Tensor& weight : weights) state.push_back(at::empty_like(weight));
+      for (const at::Tensor& weight : weights) optimizer.state.push_back(at::empty_like(weight));
     }
-    return state;
+    return optimizer;
   };
 }
 
@@ -135,7 +137,9 @@ DryStep::DryStep(const MakeNetwork& make, const StepShape& shape) : shape_(shape
     }
   }
   if (shape_.optimizer_state) {
-    for (at::Tensor& weight : trained) weight = weight.detach();
+    for (at::Tensor& weight : trained) {
+      weight = trained_[weight.unsafeGetTensorImpl()] = weight.detach();
+    }
     optimizer_ = shape_.optimizer_state(trained);
   }
   own_ = minus_live(memory::usage(memory::Counted::meta), before);
@@ -145,18 +149,32 @@ memory::Usage DryStep::others() const {
   return minus_live(memory::usage(memory::Counted::meta), own_);
 }
 
+void DryStep::update(const std::vector<at::Tensor>& parameters,
+                     const std::vector<at::Tensor>& gradients) {
+  if (!optimizer_.step) return;
+  std::vector<at::Tensor> stepped;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    stepped.push_back(trained_.at(parameters[i].unsafeGetTensorImpl()));
+    stepped.back().mutable_grad() = gradients[i];
+  }
+  optimizer_.step();
+  for (at::Tensor& weight : stepped) weight.mutable_grad().reset();
+}
+
 // Returns the multiply-accumulates of the forward pass.
-Macs DryStep::backward(std::int64_t batch, bool adds, bool divides) {
+Macs DryStep::backward(std::int64_t batch, bool adds, bool divides, bool steps) {
   const DevicePathScope path(on_streams());
   const memory::MetaPoolsScope pools(pools_);
   const MacCounter counter;
   const ResultsOnly results;
   std::shared_ptr<GradientTaker> taker;
-  std::vector<at::Tensor> kept;
+  std::vector<at::Tensor> parameters, kept;
   if (shape_.updates_inside || divides) {
     taker = std::make_shared<TakenGradients>(*network_, [&](const BlockGradients& block) {
+      if (shape_.updates_inside) update(block.parameters, block.gradients);
       for (std::size_t i = 0; divides && i < block.parameters.size(); ++i) {
         if (!keeps_gradients_.contains(block.parameters[i].unsafeGetTensorImpl())) continue;
+        parameters.push_back(block.parameters[i]);
         kept.push_back(block.gradients[i]);
       }
     });
@@ -165,7 +183,21 @@ Macs DryStep::backward(std::int64_t batch, bool adds, bool divides) {
   }
   network_->step(batch, std::make_shared<Pass>(0, 0, nullptr, std::move(taker),
                                                shape_.goes_back_twice ? 2 : 1));
-  return {counter.forward_macs()};
+  const Macs forward{counter.forward_macs()};
+  if (!steps) return forward;
+  if (!divides) {
+    for (const at::Tensor& weight : network_->weights()) {
+      if (!weight.grad().defined()) continue;
+      parameters.push_back(weight);
+      kept.push_back(weight.grad());
+    }
+  }
+  const memory::MetaStreamScope copies(kCopies);
+  const at::Tensor ahead =
+      at::empty({batch * shape_.ahead_bytes}, at::device(at::kMeta).dtype(at::kByte));
+  const memory::MetaStreamScope callers(0);
+  update(parameters, kept);
+  return forward;
 }
 
 Macs DryStep::metered_backward(MeteredLane& lane, std::int64_t batch, bool accumulates) {
@@ -176,9 +208,9 @@ Macs DryStep::metered_backward(MeteredLane& lane, std::int64_t batch, bool accum
   }
   lane.begin();
   // The first part makes the gradients that later ones add to.
-  if (accumulates) backward(batch, /*adds=*/false, /*divides=*/false);
+  if (accumulates) backward(batch, /*adds=*/false, /*divides=*/false, /*steps=*/false);
   const bool divides = shape_.takes_gradients(accumulates) && !shape_.updates_inside;
-  return backward(batch, accumulates, divides);
+  return backward(batch, accumulates, divides, /*steps=*/true);
 }
 
 Prediction DryStep::run(const StepPlan& plan) {

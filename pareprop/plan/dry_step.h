@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
@@ -14,13 +15,19 @@
 
 namespace pareprop::plan {
 
-// Makes the state that an optimizer has for these weights, on the meta device as they are. Null: it
-// has none.
-using MakeState = std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>& weights)>;
+// An optimizer of weights on the meta device.
+struct DryOptimizer {
+  std::vector<at::Tensor> state;
+  // Steps those of the weights that have a gradient. Null: this takes no memory.
+  std::function<void()> step = nullptr;
+};
+
+// Makes the optimizer of these weights. Null: there is none.
+using MakeOptimizer = std::function<DryOptimizer(const std::vector<at::Tensor>& weights)>;
 
 // As many copies of each weight as AdamW (2), SGD with momentum (1) or an average of the weights
 // (1 more) has.
-MakeState copies_of_weights(int copies);
+MakeOptimizer copies_of_weights(int copies);
 
 // What the memory of a training step depends on, besides the network and its plan.
 struct StepShape {
@@ -29,7 +36,7 @@ struct StepShape {
       at::kCPU;  // that it stands for: an accelerator computes with other operators
   Precision precision = Precision::fp32;
   Arithmetic arithmetic = Arithmetic::floating;
-  MakeState optimizer_state = copies_of_weights(2);
+  MakeOptimizer optimizer_state = copies_of_weights(2);
   bool accumulates = false;      // gradient accumulation: gradients already exist
   bool updates_inside = false;   // the optimizer steps inside the backward pass
   bool goes_back_twice = false;  // ... which runs a first time for the norm of all gradients
@@ -40,8 +47,10 @@ struct StepShape {
   bool only_activations = false;  // totals leave out weights, gradients and optimizer
   std::int64_t other_bytes = 0;   // data, buffers of other processes
   std::int64_t sample_bytes = 0;  // the same for each sample: batches that wait
-  std::int64_t input_bytes = 0;   // of a sample of the batch itself, which waits while a part runs
-  std::int64_t parts_bytes = 0;   // more of other_bytes, where the batch is cut into parts
+  std::int64_t input_bytes = 0;   // of a sample that waits while another part of the batch runs
+  // Of each sample of the next batch, or part, which an accelerator has when the optimizer steps.
+  std::int64_t ahead_bytes = 0;
+  std::int64_t parts_bytes = 0;  // more of other_bytes, where the batch is cut into parts
 
   // Whether gradients are taken out of the backward pass as soon as they are final. `adds`: to
   // those that are there.
@@ -54,11 +63,10 @@ StepPlan step_plan(const Choice& choice, bool recompute_between);
 
 // The predicted peaks of a step. `at_most` is for budgets: the total peak and a margin, for scratch
 // memory of torch itself and, with overlap, for temporaries that may be alive at the same time.
+// On an accelerator they have the rounded bytes that its allocator counts: Note [Pools of an
+// accelerator].
 struct Prediction : memory::Usage {
   std::int64_t at_most = 0;
-  // On an accelerator, what its allocator takes from the device for all that: Note [Pools of an
-  // accelerator]. Totals then have the rounded bytes that the allocator counts.
-  std::int64_t reserved_peak = 0;
 };
 
 // Returns a network whose weights are on the meta device (create it inside a MetaDeviceScope).
@@ -96,7 +104,10 @@ class DryStep {
   bool on_streams() const { return !shape_.device.is_cpu(); }
   LanesMeant overlapped() const;
   // `adds`: to gradients that are there. `divides`: only kept_gradients() are kept.
-  Macs backward(std::int64_t batch, bool adds, bool divides);
+  // `steps`: then the optimizer does.
+  Macs backward(std::int64_t batch, bool adds, bool divides, bool steps);
+  // The optimizer's step with these gradients.
+  void update(const std::vector<at::Tensor>& parameters, const std::vector<at::Tensor>& gradients);
   Macs metered_backward(MeteredLane& lane, std::int64_t batch, bool accumulates);
   Metered metered(Policy policy, LanesMeant lanes, bool recompute_between);
 
@@ -104,8 +115,9 @@ class DryStep {
   std::shared_ptr<memory::DevicePools> pools_;  // of an accelerator
   memory::Usage own_;                           // live bytes of the network and its optimizer
   std::shared_ptr<Network> network_;
-  std::vector<at::Tensor> optimizer_;
-  std::unordered_set<const c10::TensorImpl*> keeps_gradients_;  // of which weights
+  DryOptimizer optimizer_;
+  std::unordered_map<const c10::TensorImpl*, at::Tensor> trained_;  // by weight: what it steps
+  std::unordered_set<const c10::TensorImpl*> keeps_gradients_;      // of which weights
 };
 
 }  // namespace pareprop::plan

@@ -43,7 +43,7 @@ std::vector<std::int64_t> part_counts(std::int64_t batch) {
 StepShape part_of(StepShape whole, std::int64_t parts) {
   if (parts == 1) return whole;
   const std::int64_t samples = whole.batch / parts;
-  whole.other_bytes += (whole.batch - samples) * (whole.sample_bytes + whole.input_bytes);
+  whole.other_bytes += (whole.batch - samples) * whole.input_bytes;
   whole.other_bytes += std::exchange(whole.parts_bytes, 0);
   whole.batch = samples;
   whole.accumulates = true;
@@ -178,14 +178,15 @@ std::vector<JointSearch::Option> JointSearch::options() const {
   return all;
 }
 
-std::int64_t JointSearch::state_bytes(const MakeState& state) {
-  if (!state) return 0;
+std::int64_t JointSearch::state_bytes(const MakeOptimizer& make) {
+  if (!make) return 0;
   std::vector<at::Tensor> trained;
   for (const at::Tensor& weight : planner(counts_.front()).network().weights()) {
     if (weight.requires_grad()) trained.push_back(weight.detach());
   }
   std::int64_t bytes = 0;
-  for (const at::Tensor& own : state(trained)) bytes += static_cast<std::int64_t>(own.nbytes());
+  for (const at::Tensor& own : make(trained).state)
+    bytes += static_cast<std::int64_t>(own.nbytes());
   return bytes;
 }
 

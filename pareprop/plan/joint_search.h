@@ -32,7 +32,7 @@ std::optional<std::size_t> fastest_option(
 // A way to train that changes more than the rounding of sums: who trains has to allow it.
 struct Departure {
   std::string flags;  // that ask for it: "--optimizer-state 8bit"
-  MakeState optimizer_state = {};
+  MakeOptimizer optimizer_state = {};
   bool updates_inside = false;
   bool goes_back_twice = false;
   std::int64_t less_bytes = 0;  // of StepShape::other_bytes, by `updates_inside`
@@ -122,7 +122,7 @@ class JointSearch {
   bool may_fit(const Option& option, std::int64_t budget);
   JointPlan best_of(const std::vector<Option>& options, std::int64_t budget);
   const JointPlan& planned(const Option& option, std::int64_t budget);
-  std::int64_t state_bytes(const MakeState& state);
+  std::int64_t state_bytes(const MakeOptimizer& make);
   std::int64_t saved_bytes(const Option& option);
   Seconds adding();
   Seconds least(const Option& option);

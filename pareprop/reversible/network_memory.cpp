@@ -29,7 +29,9 @@ memory::Usage usage_on(c10::Device device) {
   if (device.is_cpu()) return memory::usage();
   if (device.is_meta()) return memory::usage(memory::Counted::meta);
   const DeviceMemory counted = device_memory(device);
-  return {.total_live = counted.allocated, .total_peak = counted.allocated_peak};
+  return {.total_live = counted.allocated,
+          .total_peak = counted.allocated_peak,
+          .reserved_peak = counted.reserved_peak};
 }
 
 void reset_peaks_on(c10::Device device) {

@@ -28,7 +28,7 @@ class Doctor {
   Examination examine() {
     fix_order_of_sums();  // for exact streams, before the first product of floating ones
     found_.device = device_text(options_.device);
-    found_.machine = describe(this_machine());
+    found_.machine = describe(this_machine(options_.device));
     found_.date = date_now();
     found_.free_bytes =
         options_.device.is_cpu() ? memory::free_memory() : free_device_memory(options_.device);
@@ -67,13 +67,13 @@ class Doctor {
   }
 
   void race(const Patient& patient, Precision precision, std::int64_t batch) {
-    const Case one{.model = patient.model,
-                   .change = patient.change,
-                   .batch = batch,
-                   .precision = precision,
-                   .threads = at::get_num_threads(),
-                   .device = options_.device,
-                   .modes = preset_modes()};
+    Case one{.model = patient.model,
+             .change = patient.change,
+             .batch = batch,
+             .precision = precision,
+             .threads = at::get_num_threads(),
+             .device = options_.device,
+             .modes = preset_modes()};
     tell(one.name());
     try {
       plan::DryStep dry(
@@ -85,11 +85,22 @@ class Doctor {
            .device = options_.device,
            .precision = precision,
            .optimizer_state = {}});
+      std::vector<plan::Prediction> predicted;
+      for (const Mode mode : one.modes) predicted.push_back(dry.run(dry.network().plan_of(mode)));
+      const auto [least, most] =
+          std::minmax_element(predicted.begin(), predicted.end(),
+                              [](const auto& a, const auto& b) { return a.at_most < b.at_most; });
+      // Mode auto has to keep some and recompute some.
+      one.budgets = {least->at_most + (most->at_most - least->at_most) / 2};
       const std::vector<ResultRow> rows = run_case(one, shape_of(one), {.rounds = options_.rounds});
       for (std::size_t i = 0; i < rows.size(); ++i) {
         if (!rows[i].error.empty())
           found_.errors.push_back(rows[i].case_name + ": " + rows[i].error);
-        found_.raced.push_back({rows[i], dry.run(dry.network().plan_of(one.modes[i])).total_peak});
+        RacedMode& raced = found_.raced.emplace_back(
+            RacedMode{.row = rows[i], .predicted_peak_bytes = rows[i].predicted_peak_bytes});
+        if (i >= predicted.size()) continue;
+        raced.predicted_peak_bytes = predicted[i].total_peak;
+        raced.predicted_reserved_bytes = predicted[i].reserved_peak;
       }
     } catch (const std::exception& error) {
       found_.errors.push_back(one.name() + ": " + explained(error));
@@ -158,6 +169,7 @@ std::string to_json(const Examination& examination) {
   for (const RacedMode& one : examination.raced) {
     ordered_json row = ordered_json::parse(to_json(one.row));
     row["predicted_peak_bytes"] = one.predicted_peak_bytes;
+    row["predicted_reserved_bytes"] = one.predicted_reserved_bytes;
     out["raced"].push_back(std::move(row));
   }
   return out.dump(2, ' ', false, ordered_json::error_handler_t::replace);

@@ -49,6 +49,7 @@ struct VerifiedNetwork {
 struct RacedMode {
   ResultRow row;
   std::int64_t predicted_peak_bytes = 0;
+  std::int64_t predicted_reserved_bytes = 0;  // on an accelerator
 };
 
 struct Examination {

@@ -6,19 +6,22 @@
 #include <ctime>
 #include <thread>
 
+#include "pareprop/device/choose_device.h"
 #include "pareprop/io/processor.h"
 
 namespace pareprop::sweep {
 
-Machine this_machine() {
+Machine this_machine(c10::Device device) {
   return {.cpu = io::processor_name(),
           .threads = static_cast<int>(std::thread::hardware_concurrency()),
-          .torch = TORCH_VERSION};
+          .torch = TORCH_VERSION,
+          .accelerator = accelerator_name(device)};
 }
 
 std::string describe(const Machine& machine) {
-  return machine.cpu + ", " + std::to_string(machine.threads) +
-         (machine.threads == 1 ? " thread" : " threads") + ", torch " + machine.torch;
+  return (machine.accelerator.empty() ? "" : machine.accelerator + ", ") + machine.cpu + ", " +
+         std::to_string(machine.threads) + (machine.threads == 1 ? " thread" : " threads") +
+         ", torch " + machine.torch;
 }
 
 std::string date_now() {

@@ -48,6 +48,7 @@ class Contest {
     const memory::Usage usage = usage_of(model_);
     entry.row.activation_peak_bytes = usage.activation_peak;
     entry.row.peak_bytes = usage.total_peak;
+    entry.row.reserved_peak_bytes = usage.reserved_peak;
     entry.row.flops_per_step =
         2.0 * options_.forward_macs * static_cast<double>(options_.batch) * products(entry.plan);
     entries_.push_back(std::move(entry));

@@ -48,9 +48,10 @@ struct MeasureRow {
   std::vector<double> backward_ms = {};
   std::int64_t activation_peak_bytes = 0;  // all but parameters, gradients and optimizer
   std::int64_t peak_bytes = 0;
-  double flops_per_step = 0.0;  // what the mode computes: recomputation included
-  double loss = 0.0;            // of the first step
-  TaskTimes tasks = {};         // of one more step, traced
+  std::int64_t reserved_peak_bytes = 0;  // by the allocator of an accelerator
+  double flops_per_step = 0.0;           // what the mode computes: recomputation included
+  double loss = 0.0;                     // of the first step
+  TaskTimes tasks = {};                  // of one more step, traced
 
   double median_ms() const;
   double best_ms() const;

@@ -38,6 +38,7 @@ void visit_fields(Row& row, Visit visit) {
   visit("samples_per_s", row.samples_per_s);
   visit("activation_peak_bytes", row.activation_peak_bytes);
   visit("peak_bytes", row.peak_bytes);
+  visit("reserved_peak_bytes", row.reserved_peak_bytes);
   visit("predicted_peak_bytes", row.predicted_peak_bytes);
   visit("parts", row.parts);
   visit("flops_per_step", row.flops_per_step);
@@ -79,7 +80,10 @@ ResultRow parse_row(std::string_view text) {
   visit_fields(row, [&](const char* key, auto& value) {
     const auto found = parsed.find(key);
     if (found == parsed.end()) {
-      if (key == std::string_view("parts")) return;  // files of earlier versions have none
+      // Files of earlier versions do not have these.
+      if (key == std::string_view("parts") || key == std::string_view("reserved_peak_bytes")) {
+        return;
+      }
       throw std::invalid_argument(std::string("the key '") + key + "' is missing");
     }
     try {

@@ -23,7 +23,8 @@ constexpr std::string_view kBegins = "{\"pareprop\":\"bench\",";
 std::string header_line(const Machine& machine) {
   const ordered_json header{{"pareprop", "bench"},    {"version", kVersion},
                             {"cpu", machine.cpu},     {"threads", machine.threads},
-                            {"torch", machine.torch}, {"date", date_now()}};
+                            {"torch", machine.torch}, {"accelerator", machine.accelerator},
+                            {"date", date_now()}};
   return header.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
@@ -45,7 +46,8 @@ void read_header(const fs::path& path, std::string_view line, Results& into) {
   try {
     into.machine = {.cpu = header.at("cpu").get<std::string>(),
                     .threads = header.at("threads").get<int>(),
-                    .torch = header.at("torch").get<std::string>()};
+                    .torch = header.at("torch").get<std::string>(),
+                    .accelerator = header.value("accelerator", std::string())};
     into.date = header.at("date").get<std::string>();
   } catch (const ordered_json::exception&) {
     refuse(path, "has an incomplete first line: expected cpu, threads, torch and date");

@@ -252,6 +252,7 @@ class CaseRun {
     row.samples_per_s = static_cast<double>(row.batch) / seconds;
     row.activation_peak_bytes = seen.activation_peak_bytes;
     row.peak_bytes = seen.peak_bytes;
+    row.reserved_peak_bytes = seen.reserved_peak_bytes;
     row.flops_per_step = seen.flops_per_step;
     row.gflops = seen.flops_per_step / seconds / 1e9;
     row.loss = seen.loss;

@@ -5,6 +5,7 @@
 #include <new>
 #include <utility>
 
+#include "pareprop/device/device_memory.h"
 #include "pareprop/memory/meter.h"
 
 namespace pareprop {
@@ -15,7 +16,8 @@ constexpr std::chrono::milliseconds kPeriod{1};
 
 }  // namespace
 
-std::vector<std::string> memory_tags() {
+std::vector<std::string> memory_tags(c10::Device device) {
+  if (!device.is_cpu()) return {"tensors", "reserved besides"};
   std::vector<std::string> names;
   for (std::size_t i = 0; i < memory::kTags; ++i) {
     names.emplace_back(memory::name(static_cast<memory::Tag>(i)));
@@ -23,7 +25,7 @@ std::vector<std::string> memory_tags() {
   return names;
 }
 
-MemorySampler::MemorySampler() : thread_([this] { work(); }) {}
+MemorySampler::MemorySampler(c10::Device device) : device_(device), thread_([this] { work(); }) {}
 
 MemorySampler::~MemorySampler() { stop(); }
 
@@ -41,11 +43,17 @@ void MemorySampler::work() {
 }
 
 void MemorySampler::sample() {
-  const memory::Usage usage = memory::usage();
-  MemorySample sample{
-      .time = std::chrono::duration<double>(Clock::now().time_since_epoch()).count(),
-      .bytes = {usage.live.begin(), usage.live.end()},
-      .total = usage.total_live};
+  MemorySample sample{.time =
+                          std::chrono::duration<double>(Clock::now().time_since_epoch()).count()};
+  if (device_.is_cpu()) {
+    const memory::Usage usage = memory::usage();
+    sample.bytes = {usage.live.begin(), usage.live.end()};
+    sample.total = usage.total_live;
+  } else {
+    const DeviceMemory memory = device_memory(device_);
+    sample.bytes = {memory.allocated, memory.reserved - memory.allocated};
+    sample.total = memory.allocated;
+  }
   const std::lock_guard lock(mutex_);
   samples_.push_back(std::move(sample));
 }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <c10/core/Device.h>
+
 #include <condition_variable>
 #include <mutex>
 #include <string>
@@ -10,14 +12,15 @@
 
 namespace pareprop {
 
-// Names of the meter's tags, in the order of MemorySample::bytes.
-std::vector<std::string> memory_tags();
+// What MemorySample::bytes has of a device, in its order: the meter's tags (memory/meter.h), or of
+// an accelerator what its allocator knows.
+std::vector<std::string> memory_tags(c10::Device device);
 
-// Reads the meter (memory/meter.h) each millisecond, in a thread of its own, from its making on;
-// and whenever it is asked to. Thread-safe.
+// Reads the memory of a device each millisecond, in a thread of its own, from its making on; and
+// whenever it is asked to. Thread-safe.
 class MemorySampler {
  public:
-  MemorySampler();
+  explicit MemorySampler(c10::Device device);
   ~MemorySampler();
   MemorySampler(const MemorySampler&) = delete;
   MemorySampler& operator=(const MemorySampler&) = delete;
@@ -31,6 +34,7 @@ class MemorySampler {
   void work();
   void stop();
 
+  const c10::Device device_;
   std::mutex mutex_;
   std::condition_variable stopping_;
   bool stop_ = false;

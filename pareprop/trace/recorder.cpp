@@ -85,10 +85,10 @@ void TraceRecorder::begin(std::string title) {
   state_->trace = {.title = std::move(title),
                    .stacks = state_->trace.stacks,
                    .begin = now(),
-                   .tags = memory_tags()};
+                   .tags = memory_tags(state_->device)};
   state_->passes.clear();
   state_->scopes.clear();
-  state_->sampler = std::make_shared<MemorySampler>();
+  state_->sampler = std::make_shared<MemorySampler>(state_->device);
   state_->recording = true;
 }
 

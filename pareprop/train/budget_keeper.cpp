@@ -45,19 +45,14 @@ auto possible(const TrainConfig& config, Action&& action) {
   }
 }
 
-// Of each sample of the batches that wait while a step runs.
-std::int64_t sample_bytes(const TrainConfig& config, const TrainingData& data,
+// Each sequence may have one masked token more than the mean: its scores, and their gradient.
+std::int64_t scores_bytes(const TrainConfig& config, const TrainingData& data,
                           const models::Model& model) {
-  const int waiting = data::batches_ahead(config.workers) + config.workers;
-  std::int64_t bytes = waiting * bytes_of(model.example(1, 0));
-  // Each sequence may have one masked token more than the mean: its scores, and their gradient.
-  if (data.text) {
-    const double mean = data::kMaskedShare * static_cast<double>(model.tokens());
-    const auto scores =
-        static_cast<double>(vocabulary_of(config, data.text->tokenizer)) * sizeof(float);
-    bytes += static_cast<std::int64_t>(std::ceil(2.0 * (std::ceil(mean) - mean) * scores));
-  }
-  return bytes;
+  if (!data.text) return 0;
+  const double mean = data::kMaskedShare * static_cast<double>(model.tokens());
+  const auto scores =
+      static_cast<double>(vocabulary_of(config, data.text->tokenizer)) * sizeof(float);
+  return static_cast<std::int64_t>(std::ceil(2.0 * (std::ceil(mean) - mean) * scores));
 }
 
 }  // namespace
@@ -69,20 +64,18 @@ BudgetKeeper::BudgetKeeper(const TrainConfig& config, const TrainingData& data,
       say_(std::move(say)),
       processes_(processes),
       device_(processes.device),
-      limit_(plan::limit_of(device_, processes.here)),
+      limit_(plan::limit_of(device_, processes.on_device)),
       // What is free does not count what this process holds already.
-      budget_(choices_.budget
-                  ? *choices_.budget
-                  : (device_.is_cpu() ? plan::free_budget(limit_) : plan::free_budget(device_)) +
-                        usage_on(device_).total_live),
+      budget_(choices_.budget ? *choices_.budget
+                              : plan::free_budget(device_, limit_) + usage_on(device_).total_live),
       make_([config, &data, dtype = stream_dtype(choices_.numerics.precision)] {
         return make_model(config, data, {.dtype = dtype, .device = at::kMeta});
       }),
       live_(usage_on(device_).total_live) {
   possible(config, [&] {
     const auto model = make_();
-    sample_bytes_ = sample_bytes(config, data, *model);
-    input_bytes_ = bytes_of(model->example(1, 0));
+    batch_bytes_ = bytes_of(model->example(1, 0));
+    scores_bytes_ = scores_bytes(config, data, *model);
     shape_ = shape_of(config, *model);
   });
 }
@@ -98,11 +91,17 @@ plan::StepShape BudgetKeeper::shape_of(const TrainConfig& config, const Network&
                         .device = device_,
                         .precision = choices.numerics.precision,
                         .arithmetic = choices.numerics.arithmetic,
-                        .optimizer_state = optimizer_state(choices),
+                        .optimizer_state = dry_optimizer(choices.optimizer),
                         .goes_back_twice = choices.update == Update::inside && config.clip > 0.0,
                         .other_bytes = live_,
-                        .sample_bytes = sample_bytes_,
-                        .input_bytes = input_bytes_};
+                        .sample_bytes = scores_bytes_};
+  if (device_.is_cpu()) {
+    const std::int64_t waiting = data::batches_ahead(config.workers) + config.workers;
+    shape.sample_bytes += waiting * batch_bytes_;
+    shape.input_bytes = shape.sample_bytes + batch_bytes_;
+  } else {
+    shape.ahead_bytes = batch_bytes_;  // all others wait in the memory of the host
+  }
   divide(shape, network, process);
   if (config.ema > 0.0) shape.optimizer_state = with_average(shape.optimizer_state);
   return shape;

@@ -22,9 +22,9 @@ std::vector<AllowedWay> allowed_ways(const TrainConfig& config, const Allowed& a
 // How many train together.
 struct Processes {
   int all = 1;
-  int here = 1;                   // on this machine, whose memory they divide among them
+  int on_device = 1;              // whose memory they divide among them
   int rank = 0;                   // of this one, in all
-  c10::Device device = at::kCPU;  // of this one; an accelerator is not divided
+  c10::Device device = at::kCPU;  // of this one
 };
 
 // Plans how a run is trained within its bytes, and sees that it keeps to them.
@@ -93,8 +93,8 @@ class BudgetKeeper {
   const std::int64_t budget_;
   const std::function<std::shared_ptr<models::Model>()> make_;
   std::int64_t live_;              // tensors of this process besides the network's
-  std::int64_t sample_bytes_ = 0;  // of batches that wait
-  std::int64_t input_bytes_ = 0;   // of a sample
+  std::int64_t batch_bytes_ = 0;   // of a sample
+  std::int64_t scores_bytes_ = 0;  // of a sample of text: what it may have more of than others
   plan::StepShape shape_;
   plan::SizeTimes times_;
   plan::JointPlan plan_;

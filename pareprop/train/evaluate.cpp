@@ -5,13 +5,13 @@
 #include <ATen/ops/tensor.h>
 #include <c10/core/GradMode.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <utility>
 
 #include "pareprop/data/prefetch.h"
 #include "pareprop/reversible/deferred_checks.h"
-#include "pareprop/train/model_for_data.h"
+#include "pareprop/train/batch_feed.h"
 
 namespace pareprop::train {
 
@@ -40,37 +40,44 @@ Evaluation evaluate(models::Model& model, std::shared_ptr<const data::Batches> d
   data::Prefetcher batches(
       std::move(data),
       {.workers = options.workers, .ahead = data::batches_ahead(options.workers), .end = all});
+  BatchFeed feed(batches, model, options.samples);
   double loss = 0.0, right = 0.0;
   std::int64_t rows = 0;
-  const auto checks = std::make_shared<DeferredChecks>();
   bool given_up = false;
+  // An accelerator has the next part to compute when the host waits for the numbers of one.
+  std::shared_ptr<DeferredChecks> issued;
+  const auto finish_issued = [&] {
+    if (const auto checks = std::exchange(issued, nullptr)) checks->run();
+  };
   for (std::int64_t i = 0; i < all; ++i) {
-    const data::Batch whole = batches.next();
-    const std::int64_t in_all = whole.input.size(0);
-    const std::int64_t at_a_time = options.samples > 0 ? options.samples : in_all;
-    for (std::int64_t first = 0; first < in_all; first += at_a_time) {
-      const data::Batch batch =
-          to_model(data::samples_of(whole, first, std::min(at_a_time, in_all - first)), model);
+    for (bool last = false; !last;) {
+      const BatchFeed::Part part = feed.next();
+      last = part.last;
+      if (part.batch.input.size(0) == 0) continue;
+      const auto checks = std::make_shared<DeferredChecks>();
       const at::Tensor scores = model.forward(
-          batch, {.pass = std::make_shared<Pass>(0, static_cast<std::uint64_t>(i), checks)});
-      const at::Tensor targets = model.row_targets(batch);
+          part.batch, {.pass = std::make_shared<Pass>(0, static_cast<std::uint64_t>(i), checks)});
+      const at::Tensor targets = model.row_targets(part.batch);
       const std::int64_t count = scores.size(0);
       if (count > 0) {
         checks->add({at::cross_entropy_loss(scores, targets), right_rows(scores, targets)},
-                    [&](c10::ArrayRef<double> values) {
+                    [&, count](c10::ArrayRef<double> values) {
                       loss += values[0] * static_cast<double>(count);
                       right += values[1];
                       return true;
                     });
         rows += count;
       }
-      checks->run();
+      feed.copy_ahead();
+      finish_issued();
+      issued = checks;
     }
     if (options.on_batch && any_of(group, options.on_batch(i + 1, all))) {
       given_up = i + 1 < all;
       break;
     }
   }
+  finish_issued();
   model.train(was_training);
   const at::Tensor sums = at::tensor({loss, right, static_cast<double>(rows)}, at::kDouble);
   group.all_reduce(sums)->wait();

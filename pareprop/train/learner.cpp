@@ -65,19 +65,22 @@ Learner make_learner(const TrainConfig& config, const TrainChoices& choices,
   return {std::move(model), std::move(shares), std::move(optimizer), std::move(average)};
 }
 
-plan::MakeState optimizer_state(const TrainChoices& choices) {
-  return [options = choices.optimizer](const std::vector<at::Tensor>& weights) {
-    return optim::state_tensors(weights, options);
+plan::MakeOptimizer dry_optimizer(const optim::OptimizerOptions& options) {
+  return [options](const std::vector<at::Tensor>& weights) {
+    const auto optimizer = optim::dry_optimizer(weights, options);
+    return plan::DryOptimizer{.state = optim::state_tensors(*optimizer),
+                              .step = [optimizer] { optimizer->step(1.0); }};
   };
 }
 
-plan::MakeState with_average(plan::MakeState state) {
-  return [state = std::move(state)](const std::vector<at::Tensor>& weights) {
-    std::vector<at::Tensor> all = state(weights);
-    for (at::Tensor& average : plan::copies_of_weights(1)(weights)) {
-      all.push_back(std::move(average));
+plan::MakeOptimizer with_average(plan::MakeOptimizer make) {
+  return [make = std::move(make)](const std::vector<at::Tensor>& weights) {
+    plan::DryOptimizer all = make(weights);
+    for (at::Tensor& average : plan::copies_of_weights(1)(weights).state) {
+      all.state.push_back(std::move(average));
     }
-    all.push_back(at::empty({}, at::TensorOptions(at::kLong).device(at::kMeta)));  // its updates
+    // Its updates.
+    all.state.push_back(at::empty({}, at::TensorOptions(at::kLong).device(at::kMeta)));
     return all;
   };
 }

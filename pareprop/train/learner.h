@@ -32,8 +32,8 @@ Learner make_learner(const TrainConfig& config, const TrainChoices& choices,
                      const std::function<void(const std::string&)>& say = nullptr);
 
 // The state that the optimizer has for weights. For plans, before it is made.
-plan::MakeState optimizer_state(const TrainChoices& choices);
+plan::MakeOptimizer dry_optimizer(const optim::OptimizerOptions& options);
 // That and an average of the weights, which every process has whole.
-plan::MakeState with_average(plan::MakeState state);
+plan::MakeOptimizer with_average(plan::MakeOptimizer make);
 
 }  // namespace pareprop::train

@@ -28,6 +28,7 @@ ordered_json json_of(const StepRecord& r) {
           {"waited", r.waited},
           {"drift", r.drift},
           {"peak_bytes", r.peak_bytes},
+          {"reserved_peak_bytes", r.reserved_peak_bytes},
           {"predicted_peak_bytes", r.predicted_peak_bytes}};
 }
 
@@ -53,6 +54,7 @@ StepRecord step_of(const ordered_json& line) {
           .waited = number(line, "waited"),
           .drift = number(line, "drift"),
           .peak_bytes = static_cast<std::int64_t>(number(line, "peak_bytes")),
+          .reserved_peak_bytes = static_cast<std::int64_t>(number(line, "reserved_peak_bytes")),
           .predicted_peak_bytes = static_cast<std::int64_t>(number(line, "predicted_peak_bytes"))};
 }
 

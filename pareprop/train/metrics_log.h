@@ -22,6 +22,7 @@ struct StepRecord {
   double waited = 0.0;         // share of the time that training waited for data
   double drift = 0.0;          // of reconstruction, in the last step
   std::int64_t peak_bytes = 0;
+  std::int64_t reserved_peak_bytes = 0;  // by the allocator of an accelerator
   std::int64_t predicted_peak_bytes = 0;
 };
 

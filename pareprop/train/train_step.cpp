@@ -145,13 +145,19 @@ GradientNorm read_inside(const StepParts& parts, DeferredChecks& checks) {
   return norm_in_all(parts, squares);
 }
 
-// After the optimizer's. A process that is lost now has left some with weights of before the step.
-void end_update(const StepParts& parts) {
+// What fails while weights change has left some as they were before the step.
+template <typename Change>
+void change_weights(Change&& change) {
   try {
-    parts.shares.gather_weights(parts.recorder);
+    change();
   } catch (const std::exception& error) {
-    throw HalfTakenStep(fault_of(error), error.what());
+    throw HalfTakenStep(fault_of(error), explained(error));
   }
+}
+
+// After the optimizer's.
+void end_update(const StepParts& parts) {
+  parts.shares.gather_weights(parts.recorder);
   if (parts.average != nullptr) parts.average->update();
 }
 
@@ -206,7 +212,7 @@ StepOutcome run_step_inside(const StepParts& parts, const StepOptions& options, 
   const Sums all = own.over(parts.shares.group(), parts.recorder);
   StepOutcome outcome = outcome_of(parts, all, norm, factor);
   outcome.half_taken = all.changed > 0.0 && !outcome.not_finite.empty();
-  if (outcome.not_finite.empty()) end_update(parts);
+  if (outcome.not_finite.empty()) change_weights([&] { end_update(parts); });
   return outcome;
 }
 
@@ -251,8 +257,10 @@ StepOutcome run_step(const StepParts& parts, const StepOptions& options, BatchFe
   if (!waits) norm = norm_in_all(parts, squared_norms(parts.shares.own()));
   const StepOutcome outcome = outcome_of(parts, all, norm, factor);
   if (!outcome.not_finite.empty()) return outcome;
-  parts.optimizer.step(learning_rate, factor * clip_factor(outcome.gradient_norm, options.clip));
-  end_update(parts);
+  change_weights([&] {
+    parts.optimizer.step(learning_rate, factor * clip_factor(outcome.gradient_norm, options.clip));
+    end_update(parts);
+  });
   return outcome;
 }
 

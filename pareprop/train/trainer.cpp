@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "pareprop/device/choose_device.h"
 #include "pareprop/reversible/network_memory.h"
 #include "pareprop/train/config_agreement.h"
 #include "pareprop/train/first_weights.h"
@@ -189,8 +190,10 @@ TrainResult train(const TrainConfig& given, distributed::ProcessGroup& group,
   const TrainingData data = open_data_of(asked, checkpoint.has_value(), weights);
 
   const c10::Device device = device_of(asked, group.local_rank());
-  const Processes processes{
-      .all = group.world(), .here = group.local_world(), .rank = group.rank(), .device = device};
+  const Processes processes{.all = group.world(),
+                            .on_device = processes_on(device, asked.device, group.local_world()),
+                            .rank = group.rank(),
+                            .device = device};
   const TrainConfig config = checkpoint ? asked : settled(asked, data, processes, group, events);
   const TrainChoices choices = choices_of(config);
   BudgetKeeper keeper(config, data, processes, events.on_message);

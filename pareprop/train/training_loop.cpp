@@ -75,15 +75,15 @@ class TrainingLoop {
   }
 
  private:
-  // What fails has not touched the weights: what was trained before it is not lost, unless the
-  // device is.
+  // What fails has not touched the weights, unless it says so: what was trained before it is not
+  // lost, unless the device is.
   template <typename Action>
   auto or_save(Action&& action) {
     try {
       return action();
     } catch (const HalfTakenStep& error) {
       throw Failure(error.fault(), "step " + std::to_string(step_ + 1) + ": " + error.what() +
-                                       ". " + half_taken());
+                                       "; " + half_taken());
     } catch (const c10::Error& error) {
       save_before_failing();
       throw failure(error);
@@ -93,13 +93,10 @@ class TrainingLoop {
     }
   }
 
-  // By an optimizer inside the backward pass, or of which other processes have a part. What was
-  // saved last is whole.
+  // What was saved last is whole.
   std::string half_taken() const {
-    const std::string last = saved_ > 0 ? "The run goes on from step " + std::to_string(saved_) +
-                                              ", which was saved last, with --resume auto"
-                                        : "Nothing was saved before it";
-    return "The optimizer had changed some of the weights, so they are not saved. " + last;
+    return "the optimizer had changed some of the weights, so they are not saved; " +
+           last_checkpoint();
   }
 
   // Only by a process that needs no other: where state is divided, the others do not know of it.
@@ -180,6 +177,7 @@ class TrainingLoop {
   StepRecord record_of(const StepOutcome& outcome, double rate, double seconds,
                        double waited) const {
     const std::int64_t samples = config_.batch * config_.accumulate * run_.group.world();
+    const memory::Usage memory = usage();
     return {.step = step_,
             .epoch = schedule_.epochs(step_),
             .loss = outcome.loss,
@@ -189,7 +187,8 @@ class TrainingLoop {
             .samples_per_s = static_cast<double>(samples) / seconds,
             .waited = waited / seconds,
             .drift = model_.drift().worst,
-            .peak_bytes = usage().total_peak,
+            .peak_bytes = memory.total_peak,
+            .reserved_peak_bytes = memory.reserved_peak,
             .predicted_peak_bytes = run_.keeper.plan().predicted.total_peak};
   }
 
@@ -197,7 +196,7 @@ class TrainingLoop {
   [[noreturn]] void refuse_step(const StepOutcome& outcome) {
     if (outcome.half_taken) {
       throw std::runtime_error("step " + std::to_string(step_ + 1) + ": " + outcome.not_finite +
-                               " is not finite. " + half_taken() +
+                               " is not finite; " + half_taken() +
                                "; try a lower --learning-rate, a longer --warmup, or --clip, which "
                                "looks at all gradients before it changes a weight");
     }

@@ -54,7 +54,8 @@ plan::StepShape step_shape(std::int64_t batch, const std::string& precision, boo
                                         .state = optim::parse_state_kind(state)};
   optim::check_suits(options.kind, options.state);
   shape.optimizer_state = [options](const std::vector<at::Tensor>& weights) {
-    return optim::state_tensors(weights, options);
+    return plan::DryOptimizer{.state =
+                                  optim::state_tensors(*optim::dry_optimizer(weights, options))};
   };
   return shape;
 }

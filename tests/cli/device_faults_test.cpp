@@ -231,6 +231,40 @@ TEST(DeviceFaults, MemoryThatOthersTookIsSaidAndNothingIsLost) {
   EXPECT_GE(failed, 1);
 }
 
+// These optimizers step one parameter after the other, and take memory for each.
+TEST(DeviceFaults, MemoryThatOthersTookWhileWeightsChangeLeavesTheLastCheckpoint) {
+  const ScratchFolder folder;
+  const std::vector<std::vector<std::string>> optimizers{
+      {"--optimizer-state", "8bit"}, {"--optimizer", "sgd"}, {"--optimizer", "adafactor"}};
+  int in_optimizer = 0;
+  for (std::size_t i = 0; i < optimizers.size(); ++i) {
+    const std::string name = optimizers[i].back(), whole = folder / (name + "-whole");
+    // The first step takes memory for the head only.
+    std::vector<std::string> more{"--head-steps", "1", "--steps", "2", "--width", "128"};
+    more.insert(more.end(), optimizers[i].begin(), optimizers[i].end());
+    const std::int64_t launches = launches_of(train(whole, more));
+    for (std::int64_t after = launches / 6;; after += launches / 30) {
+      SCOPED_TRACE(name + ", after " + std::to_string(after) + " of " + std::to_string(launches));
+      const std::string out = folder / (name + "-" + std::to_string(after));
+      {
+        SimulatedDevice::finish();
+        SimulatedDevice::empty_cache();
+        const FaultScope taken({.memory_taken_after = after});
+        const ProgramRun run = run_program(train(out, more));
+        if (run.err.find("of step 2") != std::string::npos) break;  // both are done
+        expect_says(run, {"out of memory: ", "the last checkpoint is that of step 1", "--resume"});
+        in_optimizer += run.err.find("changed some of the weights") == std::string::npos ? 0 : 1;
+      }
+      auto again = more;
+      again.insert(again.end(), {"--resume", "auto"});
+      ASSERT_EQ(run_program(train(out, again)).code, 0);
+      EXPECT_TRUE(io::testing::content(out + "/model.safetensors") ==
+                  io::testing::content(whole + "/model.safetensors"));
+    }
+  }
+  EXPECT_GE(in_optimizer, 3);
+}
+
 // Wherever it happens: in the network's first weights, a pass, the optimizer, an evaluation, or
 // while a file is written.
 TEST(DeviceFaults, ALostDeviceLeavesTheLastCheckpoint) {

@@ -6,7 +6,9 @@
 #include <sstream>
 
 #include "cli/auto_plan.h"
+#include "pareprop/device/choose_device.h"
 #include "pareprop/graph/policy.h"
+#include "pareprop/plan/free_budget.h"
 #include "pareprop/sweep/verify.h"
 #include "tests/cli/run_program.h"
 #include "tests/cli/scratch_folder.h"
@@ -38,6 +40,24 @@ TEST(DeviceProgram, AutoTakesTheAccelerator) {
   const auto json = nlohmann::json::parse(run.out);
   EXPECT_EQ(json.at("device").get<std::string>(), "simulated:0");
   EXPECT_TRUE(json.at("ok").get<bool>());
+}
+
+TEST(DeviceProgram, RanksTakeADeviceEachAndShareWhereThereAreTooFew) {
+  for (const char* spec : {"auto", "simulated"}) {
+    for (int rank = 0; rank < 5; ++rank) {
+      EXPECT_EQ(choose_device(spec, rank), SimulatedDevice::device(rank % 2)) << spec << rank;
+    }
+  }
+  EXPECT_EQ(choose_device("simulated:1", 2), SimulatedDevice::device(1));
+
+  // Who shares a device divides its memory.
+  const c10::Device first = SimulatedDevice::device(0);
+  EXPECT_EQ(processes_on(first, "auto", 2), 1);
+  EXPECT_EQ(processes_on(first, "simulated", 5), 3);
+  EXPECT_EQ(processes_on(SimulatedDevice::device(1), "simulated", 5), 2);
+  EXPECT_EQ(processes_on(SimulatedDevice::device(1), "simulated:1", 5), 5);
+  const auto alone = static_cast<double>(plan::free_budget(first));
+  EXPECT_NEAR(static_cast<double>(plan::free_budget(first, 4)) / alone, 0.25, 1e-6);
 }
 
 TEST(DeviceProgram, ADeviceThatIsNotThereIsNamedInOneLine) {
@@ -191,14 +211,17 @@ TEST(DeviceProgram, TrainingAndBenchKeepToABudgetAsPlanned) {
   EXPECT_LE(planned.at("predicted_peak_bytes").get<std::int64_t>(), budget);
 
   const std::string text = std::to_string(budget) + "B", out = folder / "run";
-  with({"train"},
-       {"--data", "digits", "--steps", "3", "--log-every", "1", "--budget", text, "--out", out});
+  // Batches that wait are many, and in the memory of the host.
+  with({"train"}, {"--data", "digits", "--steps", "3", "--log-every", "1", "--workers", "64",
+                   "--budget", text, "--out", out});
   std::istringstream lines(io::testing::content(out + "/metrics.jsonl"));
   int steps = 0;
   for (std::string line; std::getline(lines, line);) {
     const auto record = nlohmann::json::parse(line);
     if (!record.contains("peak_bytes")) continue;
     ++steps;
+    EXPECT_GE(record.at("reserved_peak_bytes").get<std::int64_t>(),
+              record.at("peak_bytes").get<std::int64_t>());
     const auto peak = record.at("peak_bytes").get<double>(),
                predicted = record.at("predicted_peak_bytes").get<double>();
     EXPECT_LE(peak, static_cast<double>(budget));
@@ -265,8 +288,10 @@ TEST(DeviceProgram, PlansForADeviceThatIsNotHere) {
 TEST(DeviceProgram, DoctorExaminesIt) {
   const ScratchFolder folder;
   const std::string file = folder / "doctor.json";
+  SimulatedDevice::set_operator_time(std::chrono::microseconds(2));
   const ProgramRun run = run_program({"doctor", "--device", "simulated:1", "--quick", "--model",
                                       "vit_digits", "--batch", "2", "--out", file});
+  SimulatedDevice::set_operator_time(std::chrono::microseconds(0));
   EXPECT_EQ(run.code, 0) << without_backtrace(run);
   EXPECT_NE(run.out.find("device: simulated:1"), std::string::npos) << run.out;
   const auto json = nlohmann::json::parse(io::testing::content(file));
@@ -277,11 +302,24 @@ TEST(DeviceProgram, DoctorExaminesIt) {
     EXPECT_TRUE(one.at("holds").get<bool>()) << one;
     EXPECT_EQ(one.at("modes").size(), preset_modes().size());
   }
-  ASSERT_EQ(json.at("raced").size(), 2 * preset_modes().size());
+  ASSERT_EQ(json.at("raced").size(), 2 * (preset_modes().size() + 1));
   for (const auto& one : json.at("raced")) {
     EXPECT_GT(one.at("samples_per_s").get<double>(), 0.0);
     EXPECT_GT(one.at("peak_bytes").get<std::int64_t>(), 0);
+    EXPECT_GE(one.at("reserved_peak_bytes"), one.at("peak_bytes"));
     EXPECT_GT(one.at("predicted_peak_bytes").get<std::int64_t>(), 0);
+    if (one.at("mode") == "auto") continue;
+    EXPECT_GE(one.at("predicted_reserved_bytes"), one.at("predicted_peak_bytes"));
+    // Operators take 2 us: streams work beside each other, and the host is not what counts.
+    const double recover = one.at("recover_ms"), overlap = one.at("overlap_ms");
+    const std::string mode = one.at("mode");
+    EXPECT_EQ(recover > 0.0, mode == "reprop" || mode == "pareprop" || mode == "checkpoint") << one;
+    EXPECT_LE(overlap, recover);
+    if (mode == "pareprop") {
+      EXPECT_GT(overlap, 0.0) << one;
+    } else {
+      EXPECT_EQ(overlap, 0.0) << one;
+    }
   }
   EXPECT_EQ(SimulatedDevice::memory(0).allocated, 0) << "the other device was left alone";
 }

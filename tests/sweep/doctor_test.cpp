@@ -31,17 +31,25 @@ TEST(Doctor, ExaminesTheCpu) {
     ASSERT_EQ(one.rows.size(), preset_modes().size());
     EXPECT_TRUE(one.holds());
   }
-  ASSERT_EQ(found.raced.size(), preset_modes().size());
+  ASSERT_EQ(found.raced.size(), preset_modes().size() + 1);
   for (const RacedMode& one : found.raced) {
     EXPECT_GT(one.row.samples_per_s, 0.0);
     EXPECT_GT(one.predicted_peak_bytes, 0);
+    EXPECT_GE(one.row.recover_ms, one.row.overlap_ms);
+    const bool recovers = one.row.mode == "reprop" || one.row.mode == "pareprop";
+    EXPECT_TRUE(!recovers || one.row.recover_ms > 0.0) << one.row.mode;
   }
+  // Within bytes that storing all does not fit into.
+  const RacedMode& planned = found.raced.back();
+  EXPECT_EQ(planned.row.mode, "auto");
+  EXPECT_GT(planned.row.budget_bytes, planned.predicted_peak_bytes);
+  EXPECT_GT(found.raced.front().predicted_peak_bytes, planned.row.budget_bytes);
   EXPECT_EQ(told.size(), 3U);
 
   const auto json = nlohmann::json::parse(to_json(found));
   EXPECT_TRUE(json.at("healthy").get<bool>());
   EXPECT_EQ(json.at("verified").size(), 2U);
-  EXPECT_EQ(json.at("raced").size(), preset_modes().size());
+  EXPECT_EQ(json.at("raced").size(), preset_modes().size() + 1);
 }
 
 TEST(Doctor, NotesWhatFailsAndGoesOn) {

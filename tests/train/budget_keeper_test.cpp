@@ -253,8 +253,8 @@ TEST_F(BudgetKeeperTest, ProcessesOfAMachineDivideWhatIsFree) {
     return static_cast<double>(bytes);
   };
   const double alone = budget({});
-  EXPECT_LT(budget({.all = 8, .here = 8}), 0.2 * alone);
-  EXPECT_GT(budget({.all = 8, .here = 1}), 0.8 * alone);
+  EXPECT_LT(budget({.all = 8, .on_device = 8}), 0.2 * alone);
+  EXPECT_GT(budget({.all = 8, .on_device = 1}), 0.8 * alone);
 }
 
 TEST_F(BudgetKeeperTest, CountsTheShareOfAProcess) {
@@ -278,7 +278,7 @@ TEST_F(BudgetKeeperTest, CountsTheShareOfAProcess) {
   EXPECT_EQ(predicted("gradients", {}).total_peak, alone.total_peak);
   for (const int all : {2, 3}) {
     for (int rank = 0; rank < all; ++rank) {
-      const Processes processes{.all = all, .here = all, .rank = rank};
+      const Processes processes{.all = all, .on_device = all, .rank = rank};
       const plan::Prediction none = predicted("none", processes);
       const plan::Prediction state = predicted("state", processes);
       const plan::Prediction gradients = predicted("gradients", processes);
@@ -296,7 +296,7 @@ TEST_F(BudgetKeeperTest, CountsTheShareOfAProcess) {
   config_.shard = "none";
   config_.mode = "auto";
   config_.budget = "11MiB";
-  BudgetKeeper keeper(config_, data, {.all = 4, .here = 4}, nullptr);
+  BudgetKeeper keeper(config_, data, {.all = 4, .on_device = 4}, nullptr);
   const std::string message = message_of<std::invalid_argument>([&] { keeper.expect_to_fit(); });
   EXPECT_NE(message.find("; --shard gradients --update inside would fit"), std::string::npos)
       << message;

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "pareprop/reversible/deferred_checks.h"
+#include "pareprop/train/evaluate.h"
 #include "tests/train/device_steps.h"
 
 namespace pareprop::train {
@@ -77,6 +78,30 @@ void expect_one_read(DeviceSteps& steps, const DeviceSteps::Way& way) {
 
 TEST(DeviceReads, OfAWholeStepAreOne) {
   for_every_training([](DeviceSteps& steps) { expect_one_read(steps, {}); });
+}
+
+// Batches are copied ahead, from pinned memory.
+TEST(DeviceReads, OfAnEvaluationAreOneForEachBatch) {
+  class Few : public testing::HostBatches {
+   public:
+    using HostBatches::HostBatches;
+    std::int64_t per_epoch() const override { return 3; }
+  };
+  const auto group = distributed::one_process();
+  for (const Family& family : families()) {
+    SCOPED_TRACE(family.name);
+    const auto host = models::make_model(family.name, family.overrides);
+    const auto model =
+        models::make_model(family.name, family.overrides, {.device = SimulatedDevice::device()});
+    const auto data = std::make_shared<Few>(host, 2);
+    SimulatedDevice::reset_counts();
+    const Evaluation found = evaluate(*model, data, *group, {.workers = 0});
+    EXPECT_EQ(SimulatedDevice::counts().host_reads, 3);
+    EXPECT_EQ(SimulatedDevice::counts().host_waits, 0);
+    const Evaluation expected = evaluate(*host, data, *group, {.workers = 0});
+    EXPECT_EQ(found.rows, expected.rows);
+    EXPECT_NEAR(found.loss, expected.loss, 1e-4);
+  }
 }
 
 TEST(DeviceReads, OfAStepWithUpdatesInsideAreOne) {

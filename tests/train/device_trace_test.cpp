@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 
 #include "pareprop/device/moment.h"
@@ -52,6 +53,21 @@ StepTrace trace_of(Mode mode) {
       {.device = SimulatedDevice::device()});
   const SlowDevice slow;
   return record_step(*model, {.plan = model->plan_of(mode), .batch = 2, .steps = 1}).trace;
+}
+
+TEST(DeviceTrace, MemoryIsThatOfTheDevice) {
+  const StepTrace trace = trace_of(Mode::pareprop);
+  ASSERT_EQ(trace.tags.size(), 2U);
+  ASSERT_FALSE(trace.samples.empty());
+  const std::int64_t reserved = SimulatedDevice::as_cuda().peak_reserved;
+  std::int64_t most = 0;
+  for (const MemorySample& sample : trace.samples) {
+    EXPECT_EQ(sample.bytes.at(0), sample.total);
+    EXPECT_LE(sample.total + sample.bytes.at(1), reserved);
+    most = std::max(most, sample.total);
+  }
+  EXPECT_GT(most, 0);
+  EXPECT_EQ(most, summarise(trace).sampled_peak_bytes);
 }
 
 // The host issues one task after the other: by its clock none would run beside another.
