@@ -106,7 +106,7 @@ void Pretrained::read_architecture() {
 Architecture Pretrained::by_shapes(const Base& base) {
   Architecture found;
   found.model = base.model;
-  found.sizes = told_.sizes;
+  found.sizes = models::sizes_as(told_, base.model).value_or(told_.sizes);
   if (told_.family == "roberta" && names_ == NamesOf::hugging_face) {
     found.sizes.encoder = encoder_of(type_);
   }

@@ -201,9 +201,24 @@ class HuggingFace(Exchange):
         self.assertIn("networks here have one kind of token: expected token_type_ids of 0",
                       self.refused("eval", "--weights", self.folder / "saved", "--input", self.folder / "pairs",
                                    "--scores", self.folder / "none"))
+        self.named_as_tensorflow_did()
         body = shaken(BertModel(BertConfig(**sizes)))
         body.save_pretrained(self.folder / "body")
         self.assertIn("has no head", self.refused("eval", "--weights", self.folder / "body", "--data", "persuasion"))
+
+    def named_as_tensorflow_did(self):
+        """The files of bert-base-uncased and others of its age."""
+        file, ids = self.folder / "saved" / "model.safetensors", {"input_ids": torch.randint(3, 311, (2, 6))}
+        expected = self.scores(ids, "--weights", self.folder / "saved")
+        state = {name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): value
+                 for name, value in load_file(file).items()}
+        self.assertIn("bert.embeddings.LayerNorm.gamma", state)
+        save_file(state, file, metadata={"format": "pt"})
+        self.assertTrue(torch.equal(self.scores(ids, "--weights", self.folder / "saved"), expected))
+        shutil.rmtree(self.folder / "exported")
+        exported = load_file(self.exported(self.folder / "saved") / "model.safetensors")
+        self.assertIn("bert.embeddings.LayerNorm.weight", exported)
+        self.assertFalse([name for name in exported if name.endswith(("gamma", "beta"))])
 
     def test_bert_for_classes(self):
         sizes = dict(vocab_size=311, num_hidden_layers=2, max_position_embeddings=50, num_labels=4) | encoder()
