@@ -5,11 +5,14 @@ shallower than those that their names stand for; PAREPROP_PYTHON_CASES=2 or more
 import copy
 import json
 import os
+import re
+import runpy
 import shutil
 import sys
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
 from program_session import Session
 
@@ -18,6 +21,7 @@ from safetensors.torch import load_file, save_file
 
 SESSION = Session(sys.argv.pop(1))
 WHOLE = float(os.environ.get("PAREPROP_PYTHON_CASES", "1")) > 1
+SLOWFAST = Path(__file__).resolve().parents[2] / "tools" / "convert_slowfast.py"
 SCORES = 1e-4  # relative to the largest score
 
 try:
@@ -388,6 +392,35 @@ class Timm(Exchange):
 
     def test_mvitv2_tiny(self):
         self.case("mvitv2_tiny", 224, num_classes=6)
+
+    def slowfasts(self, model, images, *flags):
+        """The same network as a checkpoint of SlowFast, converted."""
+        state, first = {}, [0]  # blocks of the stages before
+        for blocks in (stage.blocks for stage in getattr(model, "stages", [])):
+            first.append(first[-1] + len(blocks))
+        for name, value in shaken(model).state_dict().items():
+            name = re.sub(r"stages\.(\d+)\.blocks\.(\d+)", lambda at: f"blocks.{first[int(at[1])] + int(at[2])}", name)
+            name = re.sub(r"shortcut_proj_(attn|mlp)", "proj", name)
+            state[re.sub(r"^head(\.fc)?\.", "head.projection.", name)] = value
+        checkpoint, weights = self.folder / "c.pyth", self.folder / "w.safetensors"
+        torch.save({"model_state": state}, checkpoint)
+        with mock.patch.object(sys, "argv", [str(SLOWFAST), str(checkpoint), str(weights)]):
+            runpy.run_path(str(SLOWFAST), run_name="__main__")
+        with torch.no_grad():
+            expected = model(images)
+        self.same(self.scores({"pixel_values": images}, "--weights", weights, *flags), expected, "through SlowFast")
+
+    def test_plain_checkpoints_of_slowfast(self):
+        vit = timm.create_model("vit_tiny_patch16_224", img_size=48, num_classes=5)
+        self.slowfasts(vit, torch.randn(2, 3, 48, 48))
+        images = torch.randn(2, 3, 64, 64)
+        self.slowfasts(timm.create_model("mvitv2_tiny", img_size=64, num_classes=5), images,
+                       "--image-size", 64)
+        from timm.models.mvitv2 import MultiScaleVit, MultiScaleVitCfg
+
+        sizes = MultiScaleVitCfg(depths=(2, 3, 2, 1), embed_dim=48, num_heads=2, expand_attn=False)
+        wide_mlps = MultiScaleVit(sizes, img_size=64, num_classes=5)
+        self.slowfasts(wide_mlps, images, "--model", "mvit_large", "--plain", "--image-size", 64)
 
     def test_a_network_that_is_not_supported_is_named_with_the_nearest(self):
         from timm.models._hub import save_for_hf
