@@ -55,7 +55,10 @@ void Pretrained::recognise() {
   if (are_slowfasts(files_)) {
     throw std::invalid_argument(path +
                                 ": its tensors have the names of SlowFast; convert its .pyth file "
-                                "with tools/convert_slowfast.py, and give what that writes");
+                                "with 'python -m pareprop.convert_slowfast FILE.pyth "
+                                "OUT.safetensors' (or convert_slowfast.py, in share/pareprop of an "
+                                "installation and in tools of the sources), and give what that "
+                                "writes");
   }
   if (const TimmKind kind = timm_kind(files_); kind != TimmKind::none) {
     names_ = NamesOf::timm;
@@ -134,8 +137,8 @@ Architecture Pretrained::by_shapes(const Base& base) {
              found.sizes.encoder.value_or(Encoder::norm_first) == Encoder::norm_first &&
              told_.family != "mvit") {
     assumed_ =
-        "shapes do not tell a plain network from a reversible one with an ending; if it is one, "
-        "name --model, --ending and, of a ViT, --class-token";
+        "shapes do not tell a plain network from a reversible one with an ending: it is taken as "
+        "plain unless --ending is named";
   }
   return found;
 }

@@ -101,13 +101,15 @@ void FirstWeights::read_run(const fs::path& run) {
 
 std::optional<models::Overrides> FirstWeights::told_by_shapes(const TrainConfig& config) const {
   if (pretrained_.names() != models::NamesOf::pareprop || is_run_) return std::nullopt;
-  return pretrained_.sizes_as(config.model, config.patch);
+  const std::string& model = config.model.empty() && network_ ? network_->model : config.model;
+  return pretrained_.sizes_as(model, config.patch);
 }
 
 TrainConfig FirstWeights::complete(TrainConfig config) const {
   const std::string path = pretrained_.files().path().string();
   // Of weights of ours without their configuration, shapes do not tell all: their user knows it.
   if (auto sizes = told_by_shapes(config)) {
+    if (config.model.empty()) config.model = network_->model;
     if (!config.ending.empty() && sizes->plain) {  // shapes are those of an ordinary network
       sizes->plain = false;
       sizes->class_token = config.model.starts_with("vit_");
