@@ -1,6 +1,7 @@
 """Weights of Hugging Face transformers and timm, saved by their own tools with random numbers: `pareprop eval` gives
 their scores, and what `pareprop export` writes loads there again and gives the same. Networks are narrower and
-shallower than those that their names stand for; PAREPROP_PYTHON_CASES=2 or more takes them as they are."""
+shallower than those that their names stand for; PAREPROP_PYTHON_CASES=2 or more takes their widths, 10 or more their
+depths too (minutes)."""
 
 import copy
 import json
@@ -20,7 +21,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 SESSION = Session(sys.argv.pop(1))
-WHOLE = float(os.environ.get("PAREPROP_PYTHON_CASES", "1")) > 1
+CASES = float(os.environ.get("PAREPROP_PYTHON_CASES", "1"))
+WHOLE = CASES > 1
 SLOWFAST = Path(__file__).resolve().parents[2] / "tools" / "convert_slowfast.py"
 SCORES = 1e-4  # relative to the largest score
 
@@ -68,6 +70,11 @@ def shaken(model, seed=1):
 
 def unless_whole(**sizes):
     return {} if WHOLE else sizes
+
+
+def depth(shallow, real=12):
+    """Blocks of a network, or of each stage."""
+    return real if CASES >= 10 else shallow
 
 
 def encoder(heads=12):
@@ -129,8 +136,8 @@ class Exchange(unittest.TestCase):
 class HuggingFace(Exchange):
     def test_vit_base(self):
         labels = {i: f"kind {i}" for i in range(7)}
-        again = self.image_case(ViTForImageClassification(ViTConfig(num_hidden_layers=3, id2label=labels, **encoder())),
-                                224, "ViT-B, 3 blocks")
+        again = self.image_case(ViTForImageClassification(ViTConfig(num_hidden_layers=depth(3), id2label=labels,
+                                                                   **encoder())), 224, "ViT-B")
         self.assertEqual(again.config.id2label, labels)
         processor = json.loads((self.folder / "exported" / "preprocessor_config.json").read_text())
         self.assertEqual(processor["image_mean"], [0.5, 0.5, 0.5])
@@ -143,7 +150,7 @@ class HuggingFace(Exchange):
         self.image_case(ViTForImageClassification(config), 40, "ViT of odd settings", channels=1)
 
     def test_deit_small(self):
-        sizes = dict(hidden_size=384, num_hidden_layers=4, num_attention_heads=6, intermediate_size=1536) | encoder(6)
+        sizes = dict(hidden_size=384, num_hidden_layers=depth(4), num_attention_heads=6, intermediate_size=1536) | encoder(6)
         self.image_case(DeiTForImageClassification(DeiTConfig(num_labels=11, **sizes)), 224, "DeiT-S")
 
     def test_deit_with_two_heads(self):
@@ -156,7 +163,8 @@ class HuggingFace(Exchange):
         for size in (224, 250, 287):
             with self.subTest(size=size), tempfile.TemporaryDirectory() as inside:
                 self.folder = Path(inside)
-                config = SwinConfig(image_size=size, num_labels=9, depths=[2, 2, 2, 2], **unless_whole(embed_dim=24))
+                config = SwinConfig(image_size=size, num_labels=9, depths=depth([2, 2, 2, 2], [2, 2, 6, 2]),
+                                    **unless_whole(embed_dim=24))
                 self.image_case(SwinForImageClassification(config), size, f"Swin-T, images of {size}")
 
     def text_case(self, kind, config):
@@ -179,11 +187,11 @@ class HuggingFace(Exchange):
         return again
 
     def test_roberta_of_an_odd_vocabulary(self):
-        sizes = dict(vocab_size=1237, num_hidden_layers=2, max_position_embeddings=131) | encoder()
+        sizes = dict(vocab_size=1237, num_hidden_layers=depth(2, 6), max_position_embeddings=131) | encoder()
         self.text_case(RobertaPreLayerNormForMaskedLM, RobertaPreLayerNormConfig(**sizes))
 
     def test_roberta_with_norms_behind(self):
-        sizes = dict(vocab_size=1237, num_hidden_layers=3, max_position_embeddings=131, layer_norm_eps=1e-5) | encoder()
+        sizes = dict(vocab_size=1237, num_hidden_layers=depth(3, 6), max_position_embeddings=131, layer_norm_eps=1e-5) | encoder()
         self.text_case(RobertaForMaskedLM, RobertaConfig(**sizes))
 
     def test_roberta_for_classes(self):
@@ -196,7 +204,7 @@ class HuggingFace(Exchange):
         self.assertEqual(again.config.id2label, labels)
 
     def test_bert(self):
-        sizes = dict(vocab_size=311, num_hidden_layers=3, max_position_embeddings=64, **encoder())
+        sizes = dict(vocab_size=311, num_hidden_layers=depth(3), max_position_embeddings=64, **encoder())
         self.text_case(BertForMaskedLM, BertConfig(**sizes))
         first = {"input_ids": torch.randint(3, 311, (2, 6)), "token_type_ids": torch.zeros(2, 6, dtype=torch.long)}
         self.scores(first, "--weights", self.folder / "saved")
@@ -343,7 +351,7 @@ class Convert(Exchange):
 
 @unittest.skipIf(timm is None, "timm is not installed")
 class Timm(Exchange):
-    SWIN = unless_whole(embed_dim=24, depths=(2, 2, 2, 2))
+    SWIN = unless_whole(embed_dim=24) | {"depths": depth((2, 2, 2, 2), (2, 2, 6, 2))}
 
     def case(self, name, size, merging_at_end=False, **arguments):
         from timm.models._hub import save_for_hf
@@ -375,14 +383,14 @@ class Timm(Exchange):
         save_file(state, path)
 
     def test_vit_small(self):
-        self.case("vit_small_patch16_224", 224, **unless_whole(depth=2))
+        self.case("vit_small_patch16_224", 224, depth=depth(2))
 
     def test_vit_of_other_sizes(self):
         self.case("vit_tiny_patch16_224", 48, img_size=48, patch_size=8, depth=3, embed_dim=96, num_heads=4,
                   num_classes=5, in_chans=1)
 
     def test_deit_with_two_heads(self):
-        self.case("deit_tiny_distilled_patch16_224", 224, num_classes=10, **unless_whole(depth=2))
+        self.case("deit_tiny_distilled_patch16_224", 224, num_classes=10, depth=depth(2))
 
     def test_swin_tiny(self):
         self.case("swin_tiny_patch4_window7_224", 224, num_classes=12, **self.SWIN)
