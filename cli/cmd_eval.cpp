@@ -22,13 +22,11 @@ namespace pareprop::cli {
 namespace {
 
 struct EvalFlags {
-  std::string run = "run";
-  std::string weights;
+  TrainedFlags trained;
   std::string data;
   std::string input, scores;
   std::int64_t batch = 64;
   int threads = 0;
-  bool last = false;
   std::string device = "auto";
   std::string json;
 };
@@ -55,7 +53,7 @@ int evaluate_run(const EvalFlags& flags, const Console& console) {
   }
   if (flags.threads > 0) at::set_num_threads(flags.threads);
   const JsonOutput json(flags.json, console.out);
-  train::TrainedRun run = open_trained(flags.run, flags.weights, flags.last, flags.device);
+  train::TrainedRun run = open_trained(flags.trained, {.device = chosen_device(flags.device)});
   for (const std::string& note : run.notes) say(console.err, "eval", note);
   say(console.err, "eval", "using " + run.weights);
   if (!flags.input.empty()) return score(flags, run, json, console);
@@ -64,9 +62,10 @@ int evaluate_run(const EvalFlags& flags, const Console& console) {
                      " give classes of whole texts, and no data set here has those: expected a "
                      "file of input_ids, with --scores");
   }
+  expect_one_class(run);
   if (!flags.data.empty()) {
     run.config.data = flags.data;
-  } else if (!flags.weights.empty()) {
+  } else if (!flags.trained.weights.empty()) {
     throw UsageError("--data: expected the data to evaluate on, because --weights is given");
   }
   run.config.batch = flags.batch;
@@ -80,7 +79,7 @@ int evaluate_run(const EvalFlags& flags, const Console& console) {
   train::TrainingData data = train::open_data(run.config);
   if (data.images) {
     train::put_classes_in_order(run, data.class_names(), run.config.data);
-    data.images->augment = run.augment;
+    if (run.knows_input) data.images->augment = run.augment;
   }
   const auto batches = train::make_test_batches(run.config, data, *run.model, {});
   const auto group = distributed::make_process_group({});
@@ -106,7 +105,7 @@ int evaluate_run(const EvalFlags& flags, const Console& console) {
                 << percent_text(found.accuracy) << " of " << found.rows
                 << (data.text ? " masked tokens\n" : " images\n");
   }
-  json.write({{"run", flags.weights.empty() ? flags.run : flags.weights},
+  json.write({{"run", flags.trained.weights.empty() ? flags.trained.run : flags.trained.weights},
               {"data", run.config.data},
               {"weights", run.weights},
               {"loss", found.loss},
@@ -124,7 +123,7 @@ Action add_eval(CLI::App& app) {
       "Compute the loss and accuracy of a trained network on validation data, or the scores of "
       "given inputs");
   const auto flags = std::make_shared<EvalFlags>();
-  add_trained_flags(*command, flags->run, flags->weights);
+  add_trained_flags(*command, flags->trained);
   command->add_option("--data", flags->data,
                       "Data set, as in 'pareprop train' (default: the run's)");
   command
@@ -139,8 +138,6 @@ Action add_eval(CLI::App& app) {
       ->type_name("FILE");
   command->add_option("--batch", flags->batch, "Samples in a batch");
   command->add_option("--threads", flags->threads, "CPU threads; 0: all cores");
-  command->add_flag("--last", flags->last,
-                    "Use the last weights (default: the weights with the lowest validation loss)");
   command->add_option("--device", flags->device, kDeviceHelp);
   command->add_option("--json", flags->json, kJsonHelp)->type_name("FILE");
   return [flags](const Console& console) { return evaluate_run(*flags, console); };

@@ -14,11 +14,9 @@ namespace pareprop::cli {
 namespace {
 
 struct ExportFlags {
-  std::string run = "run";
-  std::string weights;
+  TrainedFlags trained;
   std::string out;
   std::string names = "hugging-face";
-  bool last = false;
   std::string json;
 };
 
@@ -34,7 +32,7 @@ int export_trained(const ExportFlags& flags, const Console& console) {
   const train::ExportNames names = names_of(flags);
   if (flags.out.empty()) throw UsageError("--out: expected the name of a new folder");
   const JsonOutput json(flags.json, console.out);
-  const train::TrainedRun run = open_trained(flags.run, flags.weights, flags.last, "cpu");
+  const train::TrainedRun run = open_trained(flags.trained, {});
   for (const std::string& note : run.notes) say(console.err, "export", note);
   say(console.err, "export", "using " + run.weights);
   train::export_run(run, flags.out, names);
@@ -52,15 +50,13 @@ Action add_export(CLI::App& app) {
   auto* command = app.add_subcommand(
       "export", "Write a trained network as a folder that Hugging Face transformers or timm loads");
   const auto flags = std::make_shared<ExportFlags>();
-  add_trained_flags(*command, flags->run, flags->weights);
+  add_trained_flags(*command, flags->trained);
   command->add_option("--out", flags->out, "Folder to write; it must not be there, or be empty")
       ->type_name("FOLDER")
       ->required();
   command->add_option("--names", flags->names,
                       "Whose names the weights get: hugging-face, timm, or own (pareprop's, as the "
                       "folder of a run)");
-  command->add_flag("--last", flags->last,
-                    "Use the last weights (default: the weights with the lowest validation loss)");
   command->add_option("--json", flags->json, kJsonHelp)->type_name("FILE");
   return [flags](const Console& console) { return export_trained(*flags, console); };
 }

@@ -20,11 +20,9 @@ namespace pareprop::cli {
 namespace {
 
 struct PredictFlags {
-  std::string run = "run";
-  std::string weights;
+  TrainedFlags trained;
   std::vector<std::string> inputs;
   int top = 5;
-  bool last = false;
   std::string device = "auto";
   std::string json;
 };
@@ -55,7 +53,8 @@ void predict_folder(const train::TrainedRun& run, const std::string& folder, int
 int predict(const PredictFlags& flags, const Console& console) {
   expect_between("--top", 1, 1000, flags.top);
   const JsonOutput json(flags.json, console.out);
-  const train::TrainedRun run = open_trained(flags.run, flags.weights, flags.last, flags.device);
+  const train::TrainedRun run =
+      open_trained(flags.trained, {.device = chosen_device(flags.device)});
   for (const std::string& note : run.notes) say(console.err, "predict", note);
   say(console.err, "predict", "using " + run.weights);
   Table table({{"input", Align::left, kInputColumns},
@@ -97,14 +96,12 @@ Action add_predict(CLI::App& app) {
       "predict",
       "Classify images or texts, or guess the words at <mask> in a text, with a trained network");
   const auto flags = std::make_shared<PredictFlags>();
-  add_trained_flags(*command, flags->run, flags->weights);
+  add_trained_flags(*command, flags->trained);
   command
       ->add_option("inputs", flags->inputs,
                    "Image files, folders of images, texts to classify, or texts with <mask>")
       ->required();
   command->add_option("--top", flags->top, "Number of guesses for each input");
-  command->add_flag("--last", flags->last,
-                    "Use the last weights (default: the weights with the lowest validation loss)");
   command->add_option("--device", flags->device, kDeviceHelp);
   command->add_option("--json", flags->json, kJsonHelp)->type_name("FILE");
   return [flags](const Console& console) { return predict(*flags, console); };

@@ -30,6 +30,11 @@ install(FILES ${PROJECT_BINARY_DIR}/pareprop-config.cmake
               ${CMAKE_CURRENT_LIST_DIR}/pareprop_libtorch.cmake
         DESTINATION ${pareprop_package_dir})
 
+# Converters of weights, for a Python that has torch; in a wheel they are modules of the package.
+install(PROGRAMS ${PROJECT_SOURCE_DIR}/tools/convert_pickle.py
+                 ${PROJECT_SOURCE_DIR}/tools/convert_slowfast.py
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/pareprop)
+
 # The program is added later than the libraries. CMake would leave libtorch's folder out of its run
 # path where that is .venv, inside the source tree.
 function(pareprop_install_program)

@@ -43,8 +43,8 @@ def tensors_of(content):
         content = inside[0]
     if all(name.startswith("module.") for name in content):  # of a network that several processes trained
         content = {name.removeprefix("module."): tensor for name, tensor in content.items()}
-    if any(name.startswith("rev_backbone.") for name in content):
-        raise NotConvertible("a reversible network of SlowFast: convert it with tools/convert_slowfast.py")
+    if "head.projection.weight" in content or any(name.startswith("rev_backbone.") for name in content):
+        raise NotConvertible("a network of SlowFast: convert it with convert_slowfast.py")
     return content
 
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Converts a checkpoint of SlowFast's Rev-ViT or Rev-MViT (.pyth) to weights for RevViT or RevMViT.
+"""Converts a checkpoint of SlowFast (.pyth) to weights for pareprop: of Rev-ViT or Rev-MViT for the reversible networks,
+of ViT or MViTv2 for images for the plain ones.
 
     convert_slowfast.py CHECKPOINT.pyth WEIGHTS.safetensors
 
@@ -20,6 +21,7 @@ class NotConvertible(Exception):
 
 # Names that do not depend on the layer.
 OUTSIDE = {
+    "cls_token": "cls_token",
     "patch_embed.proj.weight": "patch_embed.weight",
     "patch_embed.proj.bias": "patch_embed.bias",
     "pos_embed": "pos_embed",
@@ -29,37 +31,46 @@ OUTSIDE = {
     "head.projection.bias": "head.bias",
 }
 
-# Names inside of a layer; those of queries, keys and values are joined.
-INSIDE = {
+def inside(f, g):
+    """Names inside of a layer; `f` and `g` begin those of attention and MLP. Queries, keys and values are joined."""
+    return {
+        f"{f}attn.qkv": "f.qkv",
+        f"{f}attn.proj": "f.proj",
+        **{f"{f}attn.{part}_{which}": f"f.{part}_{which}" for part in ("pool", "norm") for which in "qkv"},
+        f"{f}attn.rel_pos_h": "f.rel_pos_h",
+        f"{f}attn.rel_pos_w": "f.rel_pos_w",
+        f"{g}mlp.fc1": "g.fc1",
+        f"{g}mlp.fc2": "g.fc2",
+    }
+
+
+# How a layer's name begins, what begins the names of its attention, and the names inside of it.
+REVERSIBLE = ("rev_backbone.layers.", "F.", inside("F.", "G.") | {
     "F.norm": "f.norm",
-    "F.attn.qkv": "f.qkv",
-    "F.attn.proj": "f.proj",
-    **{f"F.attn.{part}_{which}": f"f.{part}_{which}" for part in ("pool", "norm") for which in "qkv"},
-    "F.attn.rel_pos_h": "f.rel_pos_h",
-    "F.attn.rel_pos_w": "f.rel_pos_w",
     "G.norm": "g.norm",
-    "G.mlp.fc1": "g.fc1",
-    "G.mlp.fc2": "g.fc2",
     "pre_q_fuse.fuse_fn.fc1": "fusion.fc1",
     "pre_q_fuse.fuse_fn.fc2": "fusion.fc2",
-}
+})
+PLAIN = ("blocks.", "", inside("", "") | {
+    "norm1": "f.norm",
+    "norm2": "g.norm",
+    "proj": "shortcut",
+})
 
-LAYER = re.compile(r"rev_backbone\.layers\.(\d+)\.(.+?)(\.weight|\.bias)?")
 
-
-def joined_attention(layer):
+def joined_attention(layer, begin):
     """Joins the linear layers of queries, keys and values into one."""
-    parts = {which: {k: layer.pop(f"F.attn.{which}{k}", None) for k in (".weight", ".bias")}
+    parts = {which: {k: layer.pop(f"{begin}attn.{which}{k}", None) for k in (".weight", ".bias")}
              for which in "qkv"}
     for kind in (".weight", ".bias"):
         tensors = [parts[which][kind] for which in "qkv"]
         if all(t is not None for t in tensors):
-            layer[f"F.attn.qkv{kind}"] = torch.cat(tensors, 0)
+            layer[f"{begin}attn.qkv{kind}"] = torch.cat(tensors, 0)
         elif any(t is not None for t in tensors):
             raise NotConvertible("a layer has only some of its linear layers q, k and v")
-    if "F.attn.qkv.weight" in layer and "F.attn.qkv.bias" not in layer:
-        layer["F.attn.qkv.bias"] = layer["F.attn.qkv.weight"].new_zeros(
-            len(layer["F.attn.qkv.weight"]))  # QKV_BIAS False
+    weight = layer.get(f"{begin}attn.qkv.weight")
+    if weight is not None and f"{begin}attn.qkv.bias" not in layer:
+        layer[f"{begin}attn.qkv.bias"] = weight.new_zeros(len(weight))  # QKV_BIAS False
     return layer
 
 
@@ -85,11 +96,48 @@ def stages_of(numbers, transitions):
     return places
 
 
+def plain_stages_of(layers):
+    """{layer: where it is in PlainMViT}. A layer that widens what it adds to begins a stage by its attention, or ends one
+    by its MLP."""
+    places, stage, block = {}, 0, 0
+    for number in sorted(layers):
+        layer = layers[number]
+        widens = "proj.weight" in layer
+        widens_first = widens and len(layer["attn.qkv.weight"]) != 3 * len(layer["norm1.weight"])
+        if widens_first:
+            stage, block = stage + 1, 0
+        places[number] = (f"stages.{stage}.blocks.{block}.", None)
+        block += 1
+        if widens and not widens_first:
+            stage, block = stage + 1, 0
+    return places
+
+
+def places_of(layers, pooling, reversible):
+    """{layer: what its names begin with, and those of its fusion}"""
+    if not pooling:
+        return {number: (f"blocks.{number}.", None) for number in layers}
+    if not reversible:
+        needed = ("attn.qkv.weight", "norm1.weight", "attn.rel_pos_h")
+        if any(name not in layer for layer in layers.values() for name in needed):
+            raise NotConvertible("a layer without " + ", ".join(needed[:-1]) + " or " + needed[-1] + ": the plain MViT "
+                                 "here is MViTv2, with relative positions")
+        return plain_stages_of(layers)
+    transitions = {n for n, layer in layers.items() if "pre_q_fuse.fuse_fn.fc1.weight" in layer}
+    if not transitions:
+        raise NotConvertible("no layer has a fusion MLP to begin a stage with: RevMViT is the network of "
+                             "MVIT.REV.PRE_Q_FUSION concat_linear_2 only")
+    return stages_of(sorted(layers), transitions)
+
+
 def converted(state):
     """A state of SlowFast under our names."""
+    reversible = any(name.startswith(REVERSIBLE[0]) for name in state)
+    begin, attention, names = REVERSIBLE if reversible else PLAIN
+    pattern = re.compile(re.escape(begin) + r"(\d+)\.(.+?)(\.weight|\.bias)?")
     result, layers, unknown = {}, {}, []
     for name, tensor in state.items():
-        match = LAYER.fullmatch(name)
+        match = pattern.fullmatch(name)
         if match:
             layers.setdefault(int(match[1]), {})[match[2] + (match[3] or "")] = tensor
         elif name in OUTSIDE:
@@ -98,27 +146,25 @@ def converted(state):
             unknown.append(name)
     if not layers:
         raise NotConvertible(
-            "no tensor is named rev_backbone.layers.*: not a reversible model of SlowFast (MVIT.REV.ENABLE)")
+            "no tensor is named rev_backbone.layers.* or blocks.*: not a ViT or MViT of SlowFast")
     if sorted(layers) != list(range(len(layers))):
         raise NotConvertible(f"layers are missing: there are {sorted(layers)}")
 
-    pooling = any(name.startswith("F.attn.pool_") for layer in layers.values() for name in layer)
-    transitions = {n for n, layer in layers.items() if "pre_q_fuse.fuse_fn.fc1.weight" in layer}
-    if pooling and not transitions:
-        raise NotConvertible("no layer has a fusion MLP to begin a stage with: RevMViT is the network of "
-                             "MVIT.REV.PRE_Q_FUSION concat_linear_2 only")
-    if pooling:
-        places = stages_of(sorted(layers), transitions)
-    else:
-        places = {number: (f"blocks.{number}.", None) for number in layers}
+    layers = {number: joined_attention(layer, attention) for number, layer in layers.items()}
+    pooling = any(f"{attention}attn.pool_" in name for layer in layers.values() for name in layer)
+    places = places_of(layers, pooling, reversible)
+    if (reversible or pooling) and "cls_token" in state:
+        unknown.append("cls_token")
+    if not reversible and not pooling and "cls_token" not in state:
+        raise NotConvertible("a plain ViT without cls_token: the one here gives its scores by that token")
 
     for number, layer in layers.items():
         here, outer = places[number]
-        for name, tensor in joined_attention(layer).items():
+        for name, tensor in layer.items():
             stem, dot, kind = name.rpartition(".")
-            ours = INSIDE.get(name) or (INSIDE.get(stem) and f"{INSIDE[stem]}.{kind}")
+            ours = names.get(name) or (names.get(stem) and f"{names[stem]}.{kind}")
             if ours is None or (ours.startswith("fusion.") and outer is None):
-                unknown.append(f"rev_backbone.layers.{number}.{name}")
+                unknown.append(f"{begin}{number}.{name}")
             else:
                 result[(outer if ours.startswith("fusion.") else here) + ours] = tensor
     if unknown:

@@ -11,11 +11,12 @@ that was stopped goes on, so parts may be run apart, and the last call, with all
 of all."""
 
 import argparse
-import json
 import statistics
-import subprocess
 import sys
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from training_runs import draw, losses_of, smoothed, train
 
 FASHION = Path("/usr/share/datasets/fashion-mnist")
 IMAGES = ["--model", "vit_cifar", "--width", "128", "--depth", "3", "--batch", "64", "--augment", "none",
@@ -39,25 +40,6 @@ KINDS = {
 LAST = 50  # steps whose mean loss is the final one
 
 
-def losses_of(program, folder, flags):
-    """Training losses of all steps of one run, validation loss and accuracy at its end."""
-    result = folder / "result.json"
-    if not result.exists():
-        command = [program, "train", *flags, "--mode", "pareprop", "--log-every", "1",
-                   "--out", str(folder / "run"), "--json", str(folder / "running.json")]
-        if (folder / "run").exists():
-            command += ["--resume", "auto"]
-        folder.mkdir(parents=True, exist_ok=True)
-        done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        if done.returncode != 0:
-            sys.exit(f"{' '.join(command)}:\n{done.stderr}")
-        (folder / "running.json").rename(result)
-    lines = [json.loads(line) for line in (folder / "run/metrics.jsonl").read_text().splitlines()]
-    losses = {line["step"]: line["loss"] for line in lines if "loss" in line and "gradient_norm" in line}
-    evaluation = json.loads(result.read_text())["evaluation"]
-    return [losses[step] for step in sorted(losses)], evaluation["loss"], evaluation["accuracy"]
-
-
 def rows_of(task, arguments, curves):
     """Lines of the table; adds to `curves` the mean loss of all seeds by step, for each kind."""
     title, flags = TASKS[task]
@@ -67,8 +49,10 @@ def rows_of(task, arguments, curves):
         for seed in arguments.seeds:
             folder = arguments.out / task / kind.replace(" ", "-") / f"seed-{seed}"
             own = [*flags, "--steps", str(arguments.steps), "--seed", str(seed), *KINDS[kind]]
-            losses, validation, accuracy = losses_of(arguments.program, folder, own)
-            runs.append((statistics.mean(losses[-LAST:]), validation, accuracy))
+            own += ["--mode", "pareprop"]
+            evaluation = train(arguments.program, folder, own)["evaluation"]
+            losses = losses_of(folder)
+            runs.append((statistics.mean(losses[-LAST:]), evaluation["loss"], evaluation["accuracy"]))
             curves.setdefault(kind, []).append(losses)
             print(f"{title}, {kind}, seed {seed}: {runs[-1][0]:.4f}, validation {runs[-1][1]:.4f}", flush=True)
         means = [statistics.mean(column) for column in zip(*runs)]
@@ -77,20 +61,6 @@ def rows_of(task, arguments, curves):
         rows.append(f"| {title} | {kind} | {means[0]:.4f} | {means[0] / of_fp32[0]:.4f} | {spread:.4f} | {means[1]:.4f} | "
                     f"{means[1] / of_fp32[1]:.4f} | {100 * means[2]:.1f} % |")
     return rows
-
-
-def draw(task, curves, arguments):
-    """Means of so many steps and of all seeds."""
-    every = max(1, arguments.steps // 60)
-    series = []
-    for kind, runs in curves.items():
-        means = [statistics.mean(step) for step in zip(*runs)]
-        points = [[first + every / 2, statistics.mean(means[first:first + every])]
-                  for first in range(0, len(means), every)]
-        series.append({"name": kind, "points": points})
-    picture = {"title": TASKS[task][0], "x_label": "step", "y_label": "training loss", "series": series}
-    drawn = subprocess.run([arguments.plots], input=json.dumps(picture), text=True, capture_output=True, check=True)
-    (arguments.out / f"convergence-{task}.svg").write_text(drawn.stdout)
 
 
 def main():
@@ -111,7 +81,8 @@ def main():
         curves = {}
         head += rows_of(task, arguments, curves)
         if arguments.plots:
-            draw(task, curves, arguments)
+            draw(arguments.plots, arguments.out / f"convergence-{task}.svg", TASKS[task][0], "training loss",
+                 {kind: smoothed(runs) for kind, runs in curves.items()})
     table = "\n".join(head) + "\n"
     (arguments.out / "convergence.md").write_text(table)
     print(table)

@@ -138,7 +138,9 @@ void check_plan(const StackPlan& plan, int depth, Coupling coupling) {
                                  : "a plain network";
     const std::string instead = coupling == Coupling::sequential
                                     ? "; such a network cannot be made reversible"
-                                    : ", or the reversible network";
+                                    : ", or the reversible network, which 'pareprop convert "
+                                      "--reversible' makes of the weights of a plain ViT, Swin or "
+                                      "RoBERTa with norms first";
     throw std::invalid_argument(what + " cannot be trained with policy " +
                                 std::string(name(policy)) +
                                 ": its blocks have no inverse. Use mode stored, checkpoint or auto "

@@ -46,7 +46,9 @@ std::invalid_argument pickle(const fs::path& path) {
   return std::invalid_argument(
       path.string() +
       " is a pickle, which could run code when it is opened; convert it once with "
-      "tools/convert_pickle.py FILE OUT.safetensors, and give the file that it writes");
+      "'python -m pareprop.convert_pickle FILE OUT.safetensors' (or convert_pickle.py, in "
+      "share/pareprop of an installation and in tools of the sources), and give the file that it "
+      "writes");
 }
 
 // The pickle that a folder has instead of what is looked for; empty: none.

@@ -63,11 +63,14 @@ Size root(Size count) {
   return side * side == *count ? Size(side) : std::nullopt;
 }
 
-// Patches as a convolution; those of a linear layer do not tell their sides.
-void tell_patches(const ShapeReader& read, Overrides& sizes, bool patch) {
+// Patches as a convolution, or of a linear layer.
+void tell_patches(const ShapeReader& read, Told& told, bool patch) {
+  if (read.dimensions("patch_embed.weight") == 2) {
+    told.patch_values = read.dimension("patch_embed.weight", 1);
+  }
   if (read.dimensions("patch_embed.weight") != 4) return;
-  sizes.channels = read.dimension("patch_embed.weight", 1);
-  if (patch) sizes.patch = read.dimension("patch_embed.weight", 2);
+  told.sizes.channels = read.dimension("patch_embed.weight", 1);
+  if (patch) told.sizes.patch = read.dimension("patch_embed.weight", 2);
 }
 
 void tell_vit(const ShapeReader& read, Told& told) {
@@ -85,11 +88,11 @@ void tell_vit(const ShapeReader& read, Told& told) {
   if (read.has("dist_token")) {
     sizes.distillation = read.has("head_dist.weight") ? Distillation::heads : Distillation::token;
   }
-  tell_patches(read, sizes, true);
+  tell_patches(read, told, true);
   const std::int64_t prefix = (class_token ? 1 : 0) + (read.has("dist_token") ? 1 : 0);
   const Size positions = read.dimension("pos_embed", 1);
-  const Size side = root(positions ? Size(*positions - prefix) : positions);
-  if (side && sizes.patch) sizes.image_size = *side * *sizes.patch;
+  told.patches = root(positions ? Size(*positions - prefix) : positions);
+  if (told.patches && sizes.patch) sizes.image_size = *told.patches * *sizes.patch;
 }
 
 void tell_swin(const ShapeReader& read, Told& told) {
@@ -112,7 +115,7 @@ void tell_swin(const ShapeReader& read, Told& told) {
                 read.dimension("norm.weight", 0) == (sizes.width && stages > 0 && stages < 32
                                                          ? Size(*sizes.width << (stages - 1))
                                                          : std::nullopt);
-  tell_patches(read, sizes, true);
+  tell_patches(read, told, true);
 }
 
 void tell_mvit(const ShapeReader& read, Told& told) {
@@ -137,7 +140,7 @@ void tell_mvit(const ShapeReader& read, Told& told) {
   sizes.mlp_ratio =
       ratio(read.dimension(first + "g.fc1.weight", 0), read.dimension(first + "g.fc1.weight", 1));
   sizes.classes = read.dimension("head.weight", 0);
-  tell_patches(read, sizes, false);
+  tell_patches(read, told, false);
 }
 
 void tell_roberta(const ShapeReader& read, Told& told) {
@@ -162,21 +165,22 @@ std::string text(const std::vector<int>& numbers) {
 std::string text(std::int64_t number) { return std::to_string(number); }
 std::string text(double number) { return text::short_number(number, 6); }
 
-// Width and depths of a named network, for comparison.
+// Sizes of a named network.
 struct Named {
   std::string name;
   std::int64_t width = 0;
   std::vector<int> depths;
   bool widens_in_mlp = false;
+  Size patch = std::nullopt;  // of those with a linear layer of patches
 };
 
 std::optional<Named> named(const std::string& name) {
   const auto model = make_model(name, {.plain = true}, {.device = at::kMeta});
   if (const auto* vit = dynamic_cast<const PlainViT*>(model.get())) {
-    return Named{name, vit->config().width, {vit->config().depth}};
+    return Named{name, vit->config().width, {vit->config().depth}, false, vit->config().patch};
   }
   if (const auto* swin = dynamic_cast<const PlainSwin*>(model.get())) {
-    return Named{name, swin->config().width, swin->config().depths};
+    return Named{name, swin->config().width, swin->config().depths, false, swin->config().patch};
   }
   if (const auto* mvit = dynamic_cast<const PlainMViT*>(model.get())) {
     Named found{name, mvit->config().width, {}, mvit->config().widen_in_mlp};
@@ -227,6 +231,22 @@ Base base_of(const Told& told) {
   }
   if (told.family == "mvit") return {told.widens_in_mlp ? "mvit_large" : "mvit_small"};
   return {told.family + (told.family == "swin" ? "_tiny" : "_base")};
+}
+
+std::optional<Overrides> sizes_as(const Told& told, const std::string& model, Size patch) {
+  if (told.family.empty() || !model.starts_with(told.family + "_")) return std::nullopt;
+  Overrides sizes = told.sizes;
+  if (!told.patch_values) return sizes;
+  if (!patch) {
+    const auto one = named(model);
+    patch = one ? one->patch : std::nullopt;
+  }
+  if (!patch || *patch < 1 || *patch > kMostImageSize) return sizes;
+  if (*told.patch_values % (*patch * *patch) == 0) {
+    sizes.channels = *told.patch_values / (*patch * *patch);
+  }
+  if (told.patches) sizes.image_size = *told.patches * *patch;
+  return sizes;
 }
 
 void check_agreement(const std::string& config, const Overrides& said, const SizeKeys& keys,

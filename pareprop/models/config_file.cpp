@@ -72,6 +72,14 @@ std::optional<double> ConfigFile::number(const std::string& key) const {
   return value->get<double>();
 }
 
+std::optional<double> ConfigFile::probability(const std::string& key) const {
+  const auto value = number(key);
+  if (value && !(*value >= 0.0 && *value < 1.0)) {
+    fail(key, "expected 0 or more and less than 1; nothing was loaded");
+  }
+  return value;
+}
+
 std::optional<bool> ConfigFile::flag(const std::string& key) const {
   const json* value = find(key);
   if (value == nullptr) return std::nullopt;

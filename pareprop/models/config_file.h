@@ -25,6 +25,7 @@ class ConfigFile {
   // The side of a square: a number, or two that are equal.
   std::optional<std::int64_t> side(const std::string& key) const;
   std::optional<double> number(const std::string& key) const;
+  std::optional<double> probability(const std::string& key) const;  // less than 1
   std::optional<bool> flag(const std::string& key) const;
   std::optional<std::string> word(const std::string& key) const;
   std::optional<std::vector<int>> wholes(const std::string& key) const;

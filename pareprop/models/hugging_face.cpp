@@ -68,6 +68,13 @@ Naming swin_naming(const std::string& body) {
   return {.rules = std::move(rules), .ignored = {body + "pooler.*", "*.relative_position_index"}};
 }
 
+// Norms of texts. Files that were made of TensorFlow's checkpoints, such as bert-base-uncased's,
+// call the weight gamma and the bias beta.
+void add_norm(Rules& rules, const std::string& ours, const std::string& theirs) {
+  rules.push_back(either(ours + ".weight", theirs + ".weight", theirs + ".gamma"));
+  rules.push_back(either(ours + ".bias", theirs + ".bias", theirs + ".beta"));
+}
+
 // RobertaPreLayerNorm, RoBERTa and BERT, with heads for words or for classes of texts.
 Naming text_naming(const std::string& body, Encoder encoder) {
   const bool first = encoder == Encoder::norm_first, bert = encoder == Encoder::bert;
@@ -81,22 +88,22 @@ Naming text_naming(const std::string& body, Encoder encoder) {
       same("embeddings.word", body + "embeddings.word_embeddings.weight"),
       same("embeddings.position", body + "embeddings.position_embeddings.weight"),
       same("embeddings.type", body + "embeddings.token_type_embeddings.weight"),
-      same("embeddings.norm.*", body + "embeddings.LayerNorm.*"),
-      same("blocks.#.f.norm.*",
-           layer + (first ? "attention.LayerNorm.*" : "attention.output.LayerNorm.*")),
       {"blocks.#.f.qkv.*", {projection("query"), projection("key"), projection("value")}},
       same("blocks.#.f.proj.*", layer + "attention.output.dense.*"),
-      same("blocks.#.g.norm.*",
-           layer + (first ? "intermediate.LayerNorm.*" : "output.LayerNorm.*")),
       same("blocks.#.g.fc1.*", layer + "intermediate.dense.*"),
       same("blocks.#.g.fc2.*", layer + "output.dense.*"),
       same("head_dense.*", dense + "dense.*"),
-      same("head_norm.*", dense + (bert ? "LayerNorm.*" : "layer_norm.*")),
       same("head_bias", words + "bias"),
       same("head_pool.*", bert ? body + "pooler.dense.*" : "classifier.dense.*"),
       same("head_out.*", bert ? "classifier.*" : "classifier.out_proj.*"),
   };
-  if (first) rules.push_back(same("norm.*", body + "LayerNorm.*"));
+  add_norm(rules, "embeddings.norm", body + "embeddings.LayerNorm");
+  add_norm(rules, "blocks.#.f.norm",
+           layer + (first ? "attention.LayerNorm" : "attention.output.LayerNorm"));
+  add_norm(rules, "blocks.#.g.norm",
+           layer + (first ? "intermediate.LayerNorm" : "output.LayerNorm"));
+  add_norm(rules, "head_norm", dense + (bert ? "LayerNorm" : "layer_norm"));
+  if (first) add_norm(rules, "norm", body + "LayerNorm");
   return {.rules = std::move(rules),
           .ignored = {body + "pooler.*", "*.position_ids", "*.token_type_ids", "classifier.*",
                       "cls.seq_relationship.*"},
@@ -144,7 +151,9 @@ std::string hugging_face_type(const io::TensorFiles& files) {
     return has("relative_position_bias_table") ? "swin" : "";
   }
   if (!has("embeddings.word_embeddings.weight")) return "";
-  if (has("layer.0.attention.LayerNorm.weight")) return "roberta-prelayernorm";
+  for (const char* weight : {"weight", "gamma"}) {
+    if (has(std::string("layer.0.attention.LayerNorm.") + weight)) return "roberta-prelayernorm";
+  }
   // Bodies alone look the same.
   for (const char* type : {"roberta", "bert"}) {
     if (has_begin(body_of(type) + "encoder.layer.0.attention.output.LayerNorm.")) return type;

@@ -39,7 +39,17 @@ double ratio(std::int64_t hidden, std::int64_t width) {
 }
 
 void read_dropout(const ConfigFile& config, double usual, Overrides& sizes) {
-  sizes.dropout = config.number("hidden_dropout_prob").value_or(usual);
+  sizes.dropout = config.probability("hidden_dropout_prob").value_or(usual);
+}
+
+void note_other_dropout_of_attention(const ConfigFile& config, Architecture& found) {
+  const double here = found.sizes.dropout.value_or(0.0);
+  const double said = config.probability("attention_probs_dropout_prob")
+                          .value_or(is_of_text(supported_type(config)) ? 0.1 : 0.0);
+  if (said == here) return;
+  found.notes.push_back(
+      config.path() + ": attention_probs_dropout_prob is " + text::short_number(said, 6) +
+      ": attention has the dropout of the rest here, " + text::short_number(here, 6));
 }
 
 const SizeKeys kEncoderKeys{.width = "hidden_size",
@@ -113,7 +123,7 @@ Overrides swin_overrides(const ConfigFile& config) {
                 "transformers' have 1e-5 always; expected 1e-5");
   }
   read_dropout(config, 0.0, sizes);
-  sizes.drop_path = config.number("drop_path_rate").value_or(0.1);
+  sizes.drop_path = config.probability("drop_path_rate").value_or(0.1);
   return sizes;
 }
 
@@ -150,13 +160,38 @@ bool are_numbers(const std::vector<std::string>& labels) {
   return true;
 }
 
+constexpr std::pair<Problem, const char*> kProblems[] = {
+    {Problem::one_class, "single_label_classification"},
+    {Problem::several_classes, "multi_label_classification"},
+    {Problem::regression, "regression"}};
+
+// As transformers understands a head whose config.json does not say it.
+Problem usual_problem(std::int64_t classes) {
+  return classes == 1 ? Problem::regression : Problem::one_class;
+}
+
+Problem read_problem(const ConfigFile& config, std::int64_t classes) {
+  const auto said = config.word("problem_type");
+  if (!said) return usual_problem(classes);
+  for (const auto& [problem, word] : kProblems) {
+    if (*said == word) return problem;
+  }
+  config.fail("problem_type",
+              "expected single_label_classification, multi_label_classification or regression, "
+              "got " +
+                  text::in_quotes(*said));
+}
+
+void add_problem(ordered_json& config, Problem problem, std::int64_t classes) {
+  for (const auto& [each, word] : kProblems) {
+    if (each == problem && problem != usual_problem(classes)) config["problem_type"] = word;
+  }
+}
+
 void read_labels(const ConfigFile& config, const Told& told, const std::string& weights,
                  Architecture& found) {
   found.sizes.classes = told.sizes.classes;
-  const std::string kOneClass = "single_label_classification";
-  // As transformers understands a head for one class.
-  const std::string usual = told.sizes.classes == 1 ? "regression" : kOneClass;
-  found.one_class = config.word("problem_type").value_or(usual) == kOneClass;
+  found.problem = read_problem(config, told.sizes.classes.value_or(0));
   const auto labels = config.names_by_number("id2label");
   if (!labels) return;
   const auto classes = static_cast<std::int64_t>(labels->size());
@@ -175,8 +210,8 @@ ordered_json common_config(const std::string& type, const std::string& architect
           {"hidden_act", "gelu"}};
 }
 
-void add_labels(ordered_json& config, std::int64_t classes,
-                const std::vector<std::string>& labels) {
+void add_classes(ordered_json& config, std::int64_t classes, const std::vector<std::string>& labels,
+                 Problem problem) {
   ordered_json names = ordered_json::object(), numbers = ordered_json::object();
   for (std::int64_t i = 0; i < classes; ++i) {
     const std::string number = std::to_string(i);
@@ -187,6 +222,7 @@ void add_labels(ordered_json& config, std::int64_t classes,
   }
   config["id2label"] = names;
   config["label2id"] = numbers;
+  add_problem(config, problem, classes);
 }
 
 void add_image(ordered_json& config, const ImageShape& image, std::int64_t patch) {
@@ -333,6 +369,7 @@ Architecture read_hugging_face(const ConfigFile& config, const Told& told,
     }
   }
   check_agreement(config.path(), found.sizes, keys, weights, told.sizes);
+  note_other_dropout_of_attention(config, found);
   if (!is_of_text(type) || told.sizes.classes) read_labels(config, told, weights, found);
   found.model = base_of(told).model;
   return found;
@@ -371,7 +408,8 @@ std::optional<ImageInput> read_preprocessor(const std::filesystem::path& folder,
   return input;
 }
 
-std::string hugging_face_config(const Model& model, const std::vector<std::string>& labels) {
+std::string hugging_face_config(const Model& model, const std::vector<std::string>& labels,
+                                Problem problem) {
   const std::string type = hugging_face_type(model);
   ordered_json config;
   if (const auto* vit = dynamic_cast<const PlainViT*>(&model)) {
@@ -381,10 +419,10 @@ std::string hugging_face_config(const Model& model, const std::vector<std::strin
   } else {
     const RobertaConfig& text = dynamic_cast<const PlainRoberta&>(model).config();
     config = config_of(text, type);
-    if (text.classes > 0) add_labels(config, text.classes, labels);
+    if (text.classes > 0) add_classes(config, text.classes, labels, problem);
   }
   if (const auto* image = dynamic_cast<const ImageModel*>(&model)) {
-    add_labels(config, image->shape().classes, labels);
+    add_classes(config, image->shape().classes, labels, problem);
   }
   return config.dump(2) + "\n";
 }

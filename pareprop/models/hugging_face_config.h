@@ -28,7 +28,8 @@ std::optional<ImageInput> read_preprocessor(const std::filesystem::path& folder,
 
 // config.json and preprocessor_config.json for the network under hugging_face_names(). Throws
 // std::invalid_argument for networks that transformers does not have.
-std::string hugging_face_config(const Model& model, const std::vector<std::string>& labels);
+std::string hugging_face_config(const Model& model, const std::vector<std::string>& labels,
+                                Problem problem = Problem::one_class);
 std::string hugging_face_preprocessor(const Model& model, const ImageInput& input);
 
 }  // namespace pareprop::models

@@ -19,6 +19,12 @@ bool any_begins(const io::TensorFiles& files, const std::string& begin) {
                      [&](const auto* entry) { return entry->name.starts_with(begin); });
 }
 
+// Of its ViT and MViT, reversible or plain.
+bool are_slowfasts(const io::TensorFiles& files) {
+  return files.contains("head.projection.weight") || any_begins(files, "rev_backbone.") ||
+         any_begins(files, "blocks.0.attn.pool_");
+}
+
 bool are_ours(const io::TensorFiles& files) {
   return files.contains("patch_embed.weight") || files.contains("embeddings.word");
 }
@@ -45,6 +51,15 @@ Pretrained::Pretrained(const fs::path& path) : files_(path) {
 
 void Pretrained::recognise() {
   if (are_ours(files_)) return;
+  const std::string path = files_.path().string();
+  if (are_slowfasts(files_)) {
+    throw std::invalid_argument(path +
+                                ": its tensors have the names of SlowFast; convert its .pyth file "
+                                "with 'python -m pareprop.convert_slowfast FILE.pyth "
+                                "OUT.safetensors' (or convert_slowfast.py, in share/pareprop of an "
+                                "installation and in tools of the sources), and give what that "
+                                "writes");
+  }
   if (const TimmKind kind = timm_kind(files_); kind != TimmKind::none) {
     names_ = NamesOf::timm;
     naming_ = timm_naming(kind);
@@ -67,14 +82,11 @@ void Pretrained::recognise() {
     naming_ = hugging_face_naming(type_, any_begins(files_, body) ? body : "");
     return;
   }
-  const bool slowfast = any_begins(files_, "rev_backbone.");
   throw std::invalid_argument(
-      files_.path().string() + ": its tensors have " +
-      (slowfast ? std::string("the names of SlowFast; convert its .pyth file with "
-                              "tools/convert_slowfast.py, and give what that writes")
-                : std::string("names that are not known; expected those of pareprop, of Hugging "
-                              "Face's ViT, DeiT, Swin, RobertaPreLayerNorm, RoBERTa or BERT, or of "
-                              "timm's ViT, DeiT, Swin or MViTv2")));
+      path +
+      ": its tensors have names that are not known; expected those of pareprop, of Hugging Face's "
+      "ViT, DeiT, Swin, RobertaPreLayerNorm, RoBERTa or BERT, or of timm's ViT, DeiT, Swin or "
+      "MViTv2");
 }
 
 void Pretrained::read_architecture() {
@@ -96,7 +108,14 @@ void Pretrained::read_architecture() {
       return;
     }
   }
-  if (told_.family.empty()) return;
+  if (told_.family.empty()) {
+    if (names_ == NamesOf::pareprop) return;
+    throw std::invalid_argument(weights + ": its tensors have names of " +
+                                std::string(title(names_)) +
+                                ", but not all by which a network here is known: of embeddings, "
+                                "positions, and attention in block 0; give the file as it was "
+                                "published");
+  }
   const Base base = base_of(told_);
   if (names_ == NamesOf::pareprop && !base.is_exact) return;
   needs_heads_ = !base.is_exact && (told_.family == "vit" || told_.family == "roberta");
@@ -106,7 +125,7 @@ void Pretrained::read_architecture() {
 Architecture Pretrained::by_shapes(const Base& base) {
   Architecture found;
   found.model = base.model;
-  found.sizes = told_.sizes;
+  found.sizes = models::sizes_as(told_, base.model).value_or(told_.sizes);
   if (told_.family == "roberta" && names_ == NamesOf::hugging_face) {
     found.sizes.encoder = encoder_of(type_);
   }
@@ -118,8 +137,8 @@ Architecture Pretrained::by_shapes(const Base& base) {
              found.sizes.encoder.value_or(Encoder::norm_first) == Encoder::norm_first &&
              told_.family != "mvit") {
     assumed_ =
-        "shapes do not tell a plain network from a reversible one with an ending; if it is one, "
-        "name --model, --ending and, of a ViT, --class-token";
+        "shapes do not tell a plain network from a reversible one with an ending: it is taken as "
+        "plain unless --ending is named";
   }
   return found;
 }

@@ -31,6 +31,12 @@ class Pretrained {
   const std::optional<Architecture>& architecture() const { return architecture_; }
   // What is taken for granted because no file tells it, for the user; empty: nothing.
   const std::string& assumed() const { return assumed_; }
+  // Sizes that follow from the shapes if the network is `model` with patches of this side; none: it
+  // is of another family.
+  std::optional<Overrides> sizes_as(const std::string& model,
+                                    std::optional<std::int64_t> patch) const {
+    return models::sizes_as(told_, model, patch);
+  }
   bool has_head() const { return told_.has_head; }
   // The number of heads is not known: shapes do not tell it.
   bool needs_heads() const { return needs_heads_; }

@@ -256,7 +256,7 @@ Architecture read_timm(const ConfigFile& config, const Told& told, const std::st
   if (!told.sizes.heads.empty()) found.sizes.heads = told.sizes.heads;
   if (!found.sizes.image_size) found.sizes.image_size = told.sizes.image_size;
   if (family == "mvit") found.sizes.patch.reset();
-  found.sizes.drop_path = config.part("model_args").number("drop_path_rate");
+  found.sizes.drop_path = config.part("model_args").probability("drop_path_rate");
   for (const ConfigFile& part : {config, config.part("model_args")}) {
     const std::string pool = part.word("global_pool").value_or("");
     if (pool.empty() || pool == (family == "vit" ? "token" : "avg")) continue;

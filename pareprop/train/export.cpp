@@ -30,7 +30,8 @@ bool is_text(const TrainedRun& run) {
 
 void write_hugging_face(const TrainedRun& run, const fs::path& folder) {
   const models::Model& model = *run.model;
-  io::write_file(folder / "config.json", models::hugging_face_config(model, run.class_names));
+  io::write_file(folder / "config.json",
+                 models::hugging_face_config(model, run.class_names, run.problem));
   if (!is_text(run)) {
     io::write_file(folder / "preprocessor_config.json",
                    models::hugging_face_preprocessor(model, input_of(run)));
@@ -54,6 +55,7 @@ void write_own(const TrainedRun& run, const fs::path& folder) {
         "the folder of a run is for images or for text with words to guess, and this network gives "
         "classes of whole texts; expected --names hugging-face");
   }
+  expect_one_class(run);
   if (const std::string why = lacks_tokenizer(run); !why.empty()) throw std::invalid_argument(why);
   TrainConfig config = run.config;
   config.weights.clear();

@@ -61,6 +61,11 @@ std::vector<float> mean_of(const std::vector<float>& values) {
   return {sum / static_cast<float>(values.size())};
 }
 
+void grey(data::ImageAugment& augment) {
+  augment.mean = mean_of(augment.mean);
+  augment.deviation = mean_of(augment.deviation);
+}
+
 }  // namespace
 
 FirstWeights::FirstWeights(const fs::path& path) : pretrained_(path) {
@@ -73,19 +78,10 @@ FirstWeights::FirstWeights(const fs::path& path) : pretrained_(path) {
   // BERT's tokenizers have another algorithm, which is not here.
   const bool bert = architecture && architecture->sizes.encoder == models::Encoder::bert;
   if (!bert) tokenizer_ = tokenizer_in(folder);
-  if (architecture) read_architecture(*architecture);
-}
-
-void FirstWeights::read_architecture(const models::Architecture& architecture) {
-  network_ = network_config(architecture);
-  labels_ = architecture.labels;
-  input_ = architecture.input;
-  models::Overrides sizes = architecture.sizes;
-  if (pretrained_.needs_heads()) sizes.heads = {1};  // any: only shapes are asked for
-  const auto model = models::make_model(architecture.model, sizes, {.device = at::kMeta});
-  if (const auto* image = dynamic_cast<const models::ImageModel*>(model.get())) {
-    shape_ = image->shape();
-  }
+  if (!architecture) return;
+  network_ = network_config(*architecture);
+  labels_ = architecture->labels;
+  input_ = architecture->input;
 }
 
 void FirstWeights::read_run(const fs::path& run) {
@@ -99,25 +95,57 @@ void FirstWeights::read_run(const fs::path& run) {
   const RunClasses classes = read_classes(run);
   labels_ = classes.names;
   input_ = classes.input;
-  shape_ = classes.shape;
+  run_shape_ = classes.shape;
   network_->image_size = classes.shape.image_size;
 }
 
+std::optional<models::Overrides> FirstWeights::told_by_shapes(const TrainConfig& config) const {
+  if (pretrained_.names() != models::NamesOf::pareprop || is_run_) return std::nullopt;
+  const std::string& model = config.model.empty() && network_ ? network_->model : config.model;
+  return pretrained_.sizes_as(model, config.patch);
+}
+
 TrainConfig FirstWeights::complete(TrainConfig config) const {
+  const std::string path = pretrained_.files().path().string();
+  // Of weights of ours without their configuration, shapes do not tell all: their user knows it.
+  if (auto sizes = told_by_shapes(config)) {
+    if (config.model.empty()) config.model = network_->model;
+    if (!config.ending.empty() && sizes->plain) {  // shapes are those of an ordinary network
+      sizes->plain = false;
+      sizes->class_token = config.model.starts_with("vit_");
+    }
+    return with_network_of_weights(std::move(config),
+                                   network_config({.model = config.model, .sizes = *sizes}), path);
+  }
   if (!network_) {
     if (!config.model.empty()) return config;
-    throw FieldError("model", "the weights in " + pretrained_.files().path().string() +
-                                  " do not tell their network: name it, and its sizes");
+    throw FieldError("model", "the weights in " + path + " do not tell their network: name it");
   }
-  // Of weights of ours without their configuration, shapes do not tell all: their user knows it.
-  const bool by_shapes = pretrained_.names() == models::NamesOf::pareprop && !is_run_;
-  if (by_shapes && !config.model.empty()) return config;
+  const bool is_ours = pretrained_.names() == models::NamesOf::pareprop;
+  if (is_ours && !is_run_ && !config.model.empty()) return config;  // of another family
   if (pretrained_.needs_heads() && config.heads.empty()) {
-    throw FieldError("heads", "the weights in " + pretrained_.files().path().string() +
+    throw FieldError("heads", "the weights in " + path +
                                   " do not tell the number of heads: name it, or put the model's "
                                   "config.json beside them");
   }
-  return with_network_of_weights(std::move(config), *network_, pretrained_.files().path().string());
+  return with_network_of_weights(std::move(config), *network_, path);
+}
+
+models::Overrides FirstWeights::sizes(const TrainConfig& config) const {
+  models::Overrides sizes = overrides_of(config);
+  sizes.vocabulary = config.embeddings;
+  if (run_shape_) {
+    sizes.classes = run_shape_->classes;
+    sizes.channels = run_shape_->channels;
+    return sizes;
+  }
+  const auto told = told_by_shapes(config);
+  if (told || pretrained_.architecture()) {
+    const models::Overrides& known = told ? *told : pretrained_.architecture()->sizes;
+    sizes.classes = known.classes;
+    sizes.channels = known.channels;
+  }
+  return sizes;
 }
 
 std::vector<std::string> FirstWeights::about() const {
@@ -128,7 +156,11 @@ std::vector<std::string> FirstWeights::about() const {
                     std::string(models::title(pretrained_.names())) + ": " +
                     (network_->plain ? "a plain " : "a reversible ") + network_->model);
   }
-  if (!is_run_ && !pretrained_.assumed().empty()) lines.push_back(pretrained_.assumed());
+  if (is_run_) return lines;
+  if (!pretrained_.assumed().empty()) lines.push_back(pretrained_.assumed());
+  if (const auto& known = pretrained_.architecture()) {
+    lines.insert(lines.end(), known->notes.begin(), known->notes.end());
+  }
   return lines;
 }
 
@@ -154,16 +186,12 @@ std::vector<std::int64_t> class_order(const std::vector<std::string>& classes,
              : std::vector<std::int64_t>();
 }
 
-void grey(data::ImageAugment& augment) {
-  augment.mean = mean_of(augment.mean);
-  augment.deviation = mean_of(augment.deviation);
-}
-
-void normalise_as(const models::ImageInput& input, TrainingData& data) {
-  if (!data.images) return;
-  data.images->augment.mean = input.mean;
-  data.images->augment.deviation = input.deviation;
-  if (data.images->channels == 1) grey(data.images->augment);
+void take_input(const models::ImageInput& input, std::int64_t channels,
+                data::ImageAugment& augment) {
+  augment.mean = input.mean;
+  augment.deviation = input.deviation;
+  augment.centre_share = input.centre_share;
+  if (channels == 1) grey(augment);
 }
 
 TrainingData open_training_data(TrainConfig config, const std::optional<FirstWeights>& weights) {
@@ -177,7 +205,9 @@ TrainingData open_training_data(TrainConfig config, const std::optional<FirstWei
     config.tokenizer = weights->tokenizer().string();
   }
   TrainingData data = open_data(config);
-  if (weights->input()) normalise_as(*weights->input(), data);
+  if (weights->input() && data.images) {
+    take_input(*weights->input(), data.images->channels, data.images->augment);
+  }
   return data;
 }
 

@@ -32,8 +32,9 @@ class FirstWeights {
   const std::filesystem::path& tokenizer() const { return tokenizer_; }
   const models::Pretrained& pretrained() const { return pretrained_; }
 
-  // Channels and classes of the weights' own network; none: not known, or a text model's.
-  const std::optional<models::ImageShape>& shape() const { return shape_; }
+  // Those of the weights' own network, with its classes and channels. REQUIRES: `config` is
+  // complete.
+  models::Overrides sizes(const TrainConfig& config) const;
   bool is_run() const { return is_run_; }
 
   // One line each: whose names they have and what was taken for granted.
@@ -41,12 +42,13 @@ class FirstWeights {
 
  private:
   void read_run(const std::filesystem::path& run);
-  void read_architecture(const models::Architecture& architecture);
+  // What shapes tell of the network that `config` names, where nothing else tells it.
+  std::optional<models::Overrides> told_by_shapes(const TrainConfig& config) const;
 
   models::Pretrained pretrained_;
   bool is_run_ = false;
-  std::optional<TrainConfig> network_;  // in its fields of the network; none: not known
-  std::optional<models::ImageShape> shape_;
+  std::optional<TrainConfig> network_;           // in its fields of the network; none: not known
+  std::optional<models::ImageShape> run_shape_;  // of a run on images
   std::vector<std::string> labels_;
   std::optional<models::ImageInput> input_;
   std::filesystem::path tokenizer_;
@@ -60,15 +62,14 @@ std::optional<FirstWeights> first_weights(const TrainConfig& config);
 std::vector<std::int64_t> class_order(const std::vector<std::string>& classes,
                                       const std::vector<std::string>& labels);
 
-// Makes it normalise grey images by the means over the colours.
-void grey(data::ImageAugment& augment);
+// Images are normalised as `input` says, in training and evaluation, and evaluation sees its part
+// of the middle. Grey images are normalised by the means over the colours.
+void take_input(const models::ImageInput& input, std::int64_t channels,
+                data::ImageAugment& augment);
 
-// Images are normalised as `input` says, in training and evaluation. Grey images by the means over
-// the colours.
-void normalise_as(const models::ImageInput& input, TrainingData& data);
-
-// The data that `config` names, normalised and divided into tokens as it was for these weights.
-// Throws what open_data() throws, and FieldError where they need a tokenizer that is not known.
+// The data that `config` names, seen as `take_input` does and divided into tokens as it was for
+// these weights. Throws what open_data() throws, and FieldError where they need a tokenizer that is
+// not known.
 TrainingData open_training_data(TrainConfig config, const std::optional<FirstWeights>& weights);
 
 // Gives a new network its first weights, adapted to its sizes and to the classes of the data; each

@@ -43,14 +43,6 @@ auto class_names_of(const TrainedRun& run) {
   };
 }
 
-void expect_one_class(const TrainedRun& run) {
-  if (run.one_class) return;
-  throw std::invalid_argument(
-      run.weights +
-      " give numbers (a regression), or several classes at once: expected those of a network that "
-      "chooses one class; its scores are given by eval --input");
-}
-
 data::Image read_image(const std::filesystem::path& file) {
   const auto bytes = io::read_binary_file(file, {.most_bytes = data::kMaxImageBytes});
   try {

@@ -99,6 +99,29 @@ void fashion(TrainConfig& c) {
   c.initial_std = 0.08;
 }
 
+// Two stages on maps of 14 and 7 tokens a side, which windows of 7 divide.
+void fashion_swin(TrainConfig& c) {
+  fashion(c);
+  c.model = "swin_cifar";
+  c.patch = 2;
+  c.window = 7;
+  c.width = 64;
+  c.heads = {2};
+  c.depth = {2, 2};
+  c.epochs = 10;
+  c.learning_rate = 1e-3;
+}
+
+// Three stages on maps of 14, 7 and 4 tokens a side.
+void fashion_mvit(TrainConfig& c) {
+  fashion(c);
+  c.model = "mvit_cifar";
+  c.width = 64;
+  c.depth = {1, 2, 1};
+  c.epochs = 10;
+  c.learning_rate = 1e-3;
+}
+
 // From the weights of another task (--weights), which are good already: small steps, smaller ones
 // for lower layers, and only the augmentation that suits the images.
 void fine_tune(TrainConfig& c) {
@@ -141,6 +164,10 @@ void fine_tune_head(TrainConfig& c) {
 const std::vector<Preset>& presets() {
   static const std::vector<Preset> all = {
       {"fashion", "a small RevViT on Fashion-MNIST, minutes on two cores", fashion},
+      {"fashion-swin", "a small RevSwin on Fashion-MNIST, for 20 minutes on two cores; not tuned",
+       fashion_swin},
+      {"fashion-mvit", "a small RevMViT on Fashion-MNIST, for 20 minutes on two cores; not tuned",
+       fashion_mvit},
       {"fine-tune", "weights of another task (--weights) on a small data set", fine_tune},
       {"fine-tune-few", "the same for a few hundred samples: the head first, then everything",
        fine_tune_few},

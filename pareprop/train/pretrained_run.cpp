@@ -19,60 +19,65 @@ namespace {
 
 namespace fs = std::filesystem;
 
-void take_input(const models::ImageInput& input, std::int64_t channels, TrainedRun& loaded) {
-  loaded.augment.mean = input.mean;
-  loaded.augment.deviation = input.deviation;
-  loaded.augment.centre_share = input.centre_share;
-  if (channels == 1) grey(loaded.augment);
-  check_augment(loaded.augment);
+// Whether the weights keep their head. Throws where they have none and none is asked for.
+bool keeps_head(const FirstWeights& weights, const models::Overrides& own, bool is_text,
+                const PretrainedOptions& options) {
+  const bool has_head = weights.pretrained().has_head();
+  if (!options.new_head) {
+    if (has_head) return true;
+    const std::string path = weights.pretrained().files().path().string();
+    throw std::invalid_argument(path +
+                                " has no head that gives scores; train one first: pareprop train "
+                                "--weights " +
+                                path + " --data ...");
+  }
+  if (is_text) return has_head;
+  if (!has_head && options.classes == 0) {
+    throw FieldError("classes", weights.pretrained().files().path().string() +
+                                    " has no head that gives scores: say for how many classes it "
+                                    "gets a new one");
+  }
+  return has_head && (options.classes == 0 || options.classes == own.classes);
 }
 
 }  // namespace
 
-TrainedRun load_pretrained(const fs::path& path, c10::Device device) {
+TrainedRun load_pretrained(const fs::path& path, const PretrainedOptions& options) {
   const FirstWeights weights(path);
-  if (weights.pretrained().names() == models::NamesOf::pareprop && !weights.is_run()) {
-    throw std::invalid_argument(path.string() +
-                                ": files with our own names do not tell their network; name the "
-                                "folder of their run");
-  }
-  if (weights.pretrained().needs_heads()) {
-    throw std::invalid_argument(path.string() +
-                                ": the shapes do not tell the number of heads; put the model's "
-                                "config.json beside the weights");
-  }
-  if (!weights.pretrained().has_head()) {
-    throw std::invalid_argument(path.string() +
-                                " has no head that gives scores; train one first: pareprop train "
-                                "--weights " +
-                                path.string() + " --data ...");
-  }
   TrainedRun loaded;
-  loaded.config = weights.complete({});
-  models::Overrides change = overrides_of(loaded.config);
-  const auto& known = weights.pretrained().architecture();
-  if (known) loaded.one_class = known->one_class;
-  if (weights.shape()) {
-    change.classes = weights.shape()->classes;
-    change.channels = weights.shape()->channels;
-    change.image_size = weights.shape()->image_size;
-    take_input(weights.input().value_or(models::ImageInput{{0.5F}, {0.5F}}),
-               weights.shape()->channels, loaded);
+  loaded.config = weights.complete(options.network);
+  models::Overrides change = weights.sizes(loaded.config);
+  const auto shapes = models::make_model(model_of(loaded.config), change, {.device = at::kMeta});
+  const bool is_text = dynamic_cast<const models::ImageModel*>(shapes.get()) == nullptr;
+  const bool same_head = keeps_head(weights, change, is_text, options);
+  loaded.notes = weights.about();
+  if (same_head) {
     loaded.class_names = weights.labels();
-  } else {
-    if (known) change.classes = known->sizes.classes;
-    loaded.class_names = weights.labels();
+    if (const auto& known = weights.pretrained().architecture()) loaded.problem = known->problem;
+  }
+  if (is_text) {
     loaded.tokenizer_folder = weights.tokenizer();
     if (!loaded.tokenizer_folder.empty()) {
       loaded.tokenizer = data::load_tokenizer(loaded.tokenizer_folder);
       change.vocabulary = vocabulary_of(loaded.config, *loaded.tokenizer);
-    } else {
-      change.vocabulary = loaded.config.embeddings;
+    }
+  } else if (!same_head && options.classes > 0) {
+    change.classes = options.classes;
+  }
+  loaded.model = models::make_model(model_of(loaded.config), change,
+                                    {.device = options.device, .seed = options.seed});
+  if (const auto* image = dynamic_cast<const models::ImageModel*>(loaded.model.get())) {
+    loaded.knows_input = weights.input().has_value();
+    take_input(weights.input().value_or(models::ImageInput{{0.5F}, {0.5F}}),
+               image->shape().channels, loaded.augment);
+    check_augment(loaded.augment);
+    if (!loaded.knows_input) {
+      loaded.notes.emplace_back(
+          "no file tells how images were normalised: eval --data does as with data of its own, all "
+          "else takes the mean 0.5 and the deviation 0.5");
     }
   }
-  loaded.model = models::make_model(model_of(loaded.config), change, {.device = device});
   const auto adapted = weights.pretrained().load(*loaded.model);
-  loaded.notes = weights.about();
   for (const std::string& what : adapted.what) loaded.notes.push_back("adapted: " + what);
   loaded.weights = "the weights of " + path.string();
   set_to_evaluate(*loaded.model, numerics_of(loaded.config));

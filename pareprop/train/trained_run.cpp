@@ -180,6 +180,15 @@ std::string lacks_tokenizer(const TrainedRun& run) {
              : "there is no tokenizer beside " + run.weights + ": put its tokenizer.json there";
 }
 
+void expect_one_class(const TrainedRun& run) {
+  if (run.problem == models::Problem::one_class) return;
+  throw std::invalid_argument(
+      run.weights +
+      " give numbers (a regression), or several classes at once: expected those of a network that "
+      "chooses one class; its scores are given by eval --input, and train gives it a head that "
+      "does");
+}
+
 void set_to_evaluate(models::Model& model, const StackOptions& numerics) {
   model.set_options(numerics);
   model.set_mode(Mode::stored);

@@ -41,15 +41,19 @@ enum class WhichWeights { best, last };
 // A trained network of a run, with what its inputs are made by.
 struct TrainedRun {
   TrainConfig config;
-  std::shared_ptr<models::Model> model;      // in evaluation mode
-  std::string weights;                       // "the best weights, of step 200 (best.safetensors)"
-  std::vector<std::string> class_names;      // empty: they have no names
-  bool one_class = true;                     // see models::Architecture
+  std::shared_ptr<models::Model> model;  // in evaluation mode
+  std::string weights;                   // "the best weights, of step 200 (best.safetensors)"
+  std::vector<std::string> class_names;  // empty: they have no names
+  models::Problem problem = models::Problem::one_class;
   data::ImageAugment augment;                // of images
+  bool knows_input = true;                   // `augment` is how they were normalised in training
   std::optional<data::Tokenizer> tokenizer;  // of text
   std::filesystem::path tokenizer_folder;    // where it is
   std::vector<std::string> notes;            // what to know of the weights, a line each
 };
+
+// Throws std::invalid_argument for a network whose scores mean something else.
+void expect_one_class(const TrainedRun& run);
 
 // Why a run of text has no tokenizer, and what to do; empty: it has one, or is of images.
 std::string lacks_tokenizer(const TrainedRun& run);

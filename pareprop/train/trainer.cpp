@@ -131,7 +131,7 @@ TrainingData open_data_of(const TrainConfig& config, bool goes_on,
                           const std::optional<FirstWeights>& weights) {
   TrainingData data = open_training_data(with_tokenizer_of_run(config, goes_on), weights);
   if (goes_on && !config.weights.empty() && data.images && fs::exists(classes_file(config.out))) {
-    normalise_as(read_classes(config.out).input, data);
+    take_input(read_classes(config.out).input, data.images->channels, data.images->augment);
   }
   return data;
 }

@@ -66,7 +66,9 @@ TEST(TensorFiles, PicklesAreKnownByNameAndByContent) {
   put(folder / "zip", std::string("PK\3\4\0\0\10\10", 8));
   put(folder / "old", std::string("\x80\x02\x8a\x0al\xfc\x9c\x46", 8));
   for (const char* name : {"model.bin", "zip", "old"}) {
-    EXPECT_NE(refusal_of(folder / name).find("tools/convert_pickle.py"), std::string::npos) << name;
+    EXPECT_NE(refusal_of(folder / name).find("python -m pareprop.convert_pickle FILE"),
+              std::string::npos)
+        << name;
   }
   EXPECT_NE(refusal_of(folder.path()).find("model.bin is a pickle"), std::string::npos);
 }

@@ -221,7 +221,9 @@ def refusals():
     refused([some], 'no "model_state"')
     refused({"state_dict": {}}, 'no "model_state"')
     refused({"model_state": {"a": 1}}, "more than tensors")
-    refused({"model_state": {"blocks.0.norm1.weight": some}}, "not a reversible model")
+    refused({"model_state": {"layers.0.norm1.weight": some}}, "not a ViT or MViT of SlowFast")
+    refused({"model_state": {"blocks.0.norm1.weight": some}}, "without cls_token")
+    refused({"model_state": {"blocks.0.attn.pool_q.weight": some}}, "here is MViTv2, with relative positions")
     net = Net(8, 2, [None] * 2, (4, 4, 0))
     net(torch.randn(1, 3, 8, 8))
     state = {name: value.detach() for name, value in net.state.items()}

@@ -138,7 +138,7 @@ TEST(Pretrained, AssumesThatOurOwnShapesArePlain) {
   };
   const Overrides ended{.ending = Ending::sum, .class_token = true};
   for (const Overrides& change : {ended, Overrides{.plain = true}}) {
-    EXPECT_NE(assumed("vit_cifar", change).find("--ending and, of a ViT, --class-token"),
+    EXPECT_NE(assumed("vit_cifar", change).find("plain unless --ending is named"),
               std::string::npos);
   }
   EXPECT_EQ(assumed("vit_cifar", {}), "");
@@ -160,11 +160,22 @@ TEST(Pretrained, AReversibleViTWithAClassTokenIsNotTakenAsPlain) {
 
 TEST(Pretrained, NamesThatNobodyKnowsAreRefused) {
   const TemporaryFolder folder;
-  io::write_safetensors(folder / "w", {{"rev_backbone.layers.0.F.norm.weight", at::zeros({1})}});
-  EXPECT_NE(message_of<std::invalid_argument>([&] {
-              Pretrained pretrained(folder / "w");
-            }).find("tools/convert_slowfast.py"),
-            std::string::npos);
+  const auto refusal = [&](const std::vector<std::string>& names) {
+    io::NamedTensors tensors;
+    for (const std::string& name : names) tensors.emplace_back(name, at::zeros({1}));
+    io::write_safetensors(folder / "w", tensors);
+    return message_of<std::invalid_argument>([&] { Pretrained pretrained(folder / "w"); });
+  };
+  for (const std::vector<std::string>& slowfasts :
+       {std::vector<std::string>{"rev_backbone.layers.0.F.norm.weight"},
+        {"patch_embed.proj.weight", "blocks.0.attn.qkv.weight", "head.projection.weight"},
+        {"patch_embed.proj.weight", "blocks.0.attn.qkv.weight", "blocks.0.attn.pool_q.weight"}}) {
+    EXPECT_NE(refusal(slowfasts).find("convert_slowfast.py"), std::string::npos);
+  }
+  const std::string half = refusal({"patch_embed.proj.weight", "blocks.0.attn.qkv.weight"});
+  EXPECT_NE(half.find((folder / "w").string() + ": its tensors have names of timm, but not all"),
+            std::string::npos)
+      << half;
 }
 
 // Whatever shapes a file has, it is refused or read: sizes are divided by each other.

@@ -58,9 +58,15 @@ if(EXISTS ${WORK_DIR}/moved/bin/pareprop)
   step("running the installed program" ${WORK_DIR}/moved/bin/pareprop --help)
 endif()
 
+foreach(name IN ITEMS pickle slowfast)  # they are run by tests of weights
+  if(NOT EXISTS ${WORK_DIR}/moved/share/pareprop/convert_${name}.py)
+    message(FATAL_ERROR "convert_${name}.py, which messages of the program name, was not installed")
+  endif()
+endforeach()
+
 file(GLOB_RECURSE installed RELATIVE ${WORK_DIR}/moved ${WORK_DIR}/moved/*)
 foreach(path IN LISTS installed)
-  if(NOT path MATCHES "^(bin/pareprop$|include/pareprop/.*\\.h$|lib[^/]*/)")
+  if(NOT path MATCHES "^(bin/pareprop$|share/pareprop/convert_[a-z]+\\.py$|include/pareprop/.*\\.h$|lib[^/]*/)")
     message(FATAL_ERROR "installed, but not meant to be: ${path}")
   endif()
 endforeach()

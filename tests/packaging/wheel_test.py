@@ -61,3 +61,7 @@ assert f"-{version}-" in wheel.name, (version, wheel.name)
 path = f"{clean / 'bin'}{os.pathsep}{os.environ['PATH']}"
 assert version in run("pareprop", "--version", PATH=path), version
 assert "vit_small" in run("pareprop", "models", PATH=path)
+
+# What messages of the program name.
+for converter in ("convert_pickle", "convert_slowfast"):
+    assert "usage: " in run(str(clean / "bin" / "python"), "-m", f"pareprop.{converter}", "--help")

@@ -1,15 +1,19 @@
 """Weights of Hugging Face transformers and timm, saved by their own tools with random numbers: `pareprop eval` gives
 their scores, and what `pareprop export` writes loads there again and gives the same. Networks are narrower and
-shallower than those that their names stand for; PAREPROP_PYTHON_CASES=2 or more takes them as they are."""
+shallower than those that their names stand for; PAREPROP_PYTHON_CASES=2 or more takes their widths, 10 or more their
+depths too (minutes)."""
 
 import copy
 import json
 import os
+import re
+import runpy
 import shutil
 import sys
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
 from program_session import Session
 
@@ -17,7 +21,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 SESSION = Session(sys.argv.pop(1))
-WHOLE = float(os.environ.get("PAREPROP_PYTHON_CASES", "1")) > 1
+CASES = float(os.environ.get("PAREPROP_PYTHON_CASES", "1"))
+WHOLE = CASES > 1
+SLOWFAST = Path(__file__).resolve().parents[2] / "tools" / "convert_slowfast.py"
 SCORES = 1e-4  # relative to the largest score
 
 try:
@@ -64,6 +70,11 @@ def shaken(model, seed=1):
 
 def unless_whole(**sizes):
     return {} if WHOLE else sizes
+
+
+def depth(shallow, real=12):
+    """Blocks of a network, or of each stage."""
+    return real if CASES >= 10 else shallow
 
 
 def encoder(heads=12):
@@ -125,8 +136,8 @@ class Exchange(unittest.TestCase):
 class HuggingFace(Exchange):
     def test_vit_base(self):
         labels = {i: f"kind {i}" for i in range(7)}
-        again = self.image_case(ViTForImageClassification(ViTConfig(num_hidden_layers=3, id2label=labels, **encoder())),
-                                224, "ViT-B, 3 blocks")
+        again = self.image_case(ViTForImageClassification(ViTConfig(num_hidden_layers=depth(3), id2label=labels,
+                                                                   **encoder())), 224, "ViT-B")
         self.assertEqual(again.config.id2label, labels)
         processor = json.loads((self.folder / "exported" / "preprocessor_config.json").read_text())
         self.assertEqual(processor["image_mean"], [0.5, 0.5, 0.5])
@@ -139,7 +150,7 @@ class HuggingFace(Exchange):
         self.image_case(ViTForImageClassification(config), 40, "ViT of odd settings", channels=1)
 
     def test_deit_small(self):
-        sizes = dict(hidden_size=384, num_hidden_layers=4, num_attention_heads=6, intermediate_size=1536) | encoder(6)
+        sizes = dict(hidden_size=384, num_hidden_layers=depth(4), num_attention_heads=6, intermediate_size=1536) | encoder(6)
         self.image_case(DeiTForImageClassification(DeiTConfig(num_labels=11, **sizes)), 224, "DeiT-S")
 
     def test_deit_with_two_heads(self):
@@ -152,7 +163,8 @@ class HuggingFace(Exchange):
         for size in (224, 250, 287):
             with self.subTest(size=size), tempfile.TemporaryDirectory() as inside:
                 self.folder = Path(inside)
-                config = SwinConfig(image_size=size, num_labels=9, depths=[2, 2, 2, 2], **unless_whole(embed_dim=24))
+                config = SwinConfig(image_size=size, num_labels=9, depths=depth([2, 2, 2, 2], [2, 2, 6, 2]),
+                                    **unless_whole(embed_dim=24))
                 self.image_case(SwinForImageClassification(config), size, f"Swin-T, images of {size}")
 
     def text_case(self, kind, config):
@@ -175,11 +187,11 @@ class HuggingFace(Exchange):
         return again
 
     def test_roberta_of_an_odd_vocabulary(self):
-        sizes = dict(vocab_size=1237, num_hidden_layers=2, max_position_embeddings=131) | encoder()
+        sizes = dict(vocab_size=1237, num_hidden_layers=depth(2, 6), max_position_embeddings=131) | encoder()
         self.text_case(RobertaPreLayerNormForMaskedLM, RobertaPreLayerNormConfig(**sizes))
 
     def test_roberta_with_norms_behind(self):
-        sizes = dict(vocab_size=1237, num_hidden_layers=3, max_position_embeddings=131, layer_norm_eps=1e-5) | encoder()
+        sizes = dict(vocab_size=1237, num_hidden_layers=depth(3, 6), max_position_embeddings=131, layer_norm_eps=1e-5) | encoder()
         self.text_case(RobertaForMaskedLM, RobertaConfig(**sizes))
 
     def test_roberta_for_classes(self):
@@ -192,7 +204,7 @@ class HuggingFace(Exchange):
         self.assertEqual(again.config.id2label, labels)
 
     def test_bert(self):
-        sizes = dict(vocab_size=311, num_hidden_layers=3, max_position_embeddings=64, **encoder())
+        sizes = dict(vocab_size=311, num_hidden_layers=depth(3), max_position_embeddings=64, **encoder())
         self.text_case(BertForMaskedLM, BertConfig(**sizes))
         first = {"input_ids": torch.randint(3, 311, (2, 6)), "token_type_ids": torch.zeros(2, 6, dtype=torch.long)}
         self.scores(first, "--weights", self.folder / "saved")
@@ -201,9 +213,24 @@ class HuggingFace(Exchange):
         self.assertIn("networks here have one kind of token: expected token_type_ids of 0",
                       self.refused("eval", "--weights", self.folder / "saved", "--input", self.folder / "pairs",
                                    "--scores", self.folder / "none"))
+        self.named_as_tensorflow_did()
         body = shaken(BertModel(BertConfig(**sizes)))
         body.save_pretrained(self.folder / "body")
         self.assertIn("has no head", self.refused("eval", "--weights", self.folder / "body", "--data", "persuasion"))
+
+    def named_as_tensorflow_did(self):
+        """The files of bert-base-uncased and others of its age."""
+        file, ids = self.folder / "saved" / "model.safetensors", {"input_ids": torch.randint(3, 311, (2, 6))}
+        expected = self.scores(ids, "--weights", self.folder / "saved")
+        state = {name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): value
+                 for name, value in load_file(file).items()}
+        self.assertIn("bert.embeddings.LayerNorm.gamma", state)
+        save_file(state, file, metadata={"format": "pt"})
+        self.assertTrue(torch.equal(self.scores(ids, "--weights", self.folder / "saved"), expected))
+        shutil.rmtree(self.folder / "exported")
+        exported = load_file(self.exported(self.folder / "saved") / "model.safetensors")
+        self.assertIn("bert.embeddings.LayerNorm.weight", exported)
+        self.assertFalse([name for name in exported if name.endswith(("gamma", "beta"))])
 
     def test_bert_for_classes(self):
         sizes = dict(vocab_size=311, num_hidden_layers=2, max_position_embeddings=50, num_labels=4) | encoder()
@@ -324,7 +351,7 @@ class Convert(Exchange):
 
 @unittest.skipIf(timm is None, "timm is not installed")
 class Timm(Exchange):
-    SWIN = unless_whole(embed_dim=24, depths=(2, 2, 2, 2))
+    SWIN = unless_whole(embed_dim=24) | {"depths": depth((2, 2, 2, 2), (2, 2, 6, 2))}
 
     def case(self, name, size, merging_at_end=False, **arguments):
         from timm.models._hub import save_for_hf
@@ -356,14 +383,14 @@ class Timm(Exchange):
         save_file(state, path)
 
     def test_vit_small(self):
-        self.case("vit_small_patch16_224", 224, **unless_whole(depth=2))
+        self.case("vit_small_patch16_224", 224, depth=depth(2))
 
     def test_vit_of_other_sizes(self):
         self.case("vit_tiny_patch16_224", 48, img_size=48, patch_size=8, depth=3, embed_dim=96, num_heads=4,
                   num_classes=5, in_chans=1)
 
     def test_deit_with_two_heads(self):
-        self.case("deit_tiny_distilled_patch16_224", 224, num_classes=10, **unless_whole(depth=2))
+        self.case("deit_tiny_distilled_patch16_224", 224, num_classes=10, depth=depth(2))
 
     def test_swin_tiny(self):
         self.case("swin_tiny_patch4_window7_224", 224, num_classes=12, **self.SWIN)
@@ -373,6 +400,35 @@ class Timm(Exchange):
 
     def test_mvitv2_tiny(self):
         self.case("mvitv2_tiny", 224, num_classes=6)
+
+    def slowfasts(self, model, images, *flags):
+        """The same network as a checkpoint of SlowFast, converted."""
+        state, first = {}, [0]  # blocks of the stages before
+        for blocks in (stage.blocks for stage in getattr(model, "stages", [])):
+            first.append(first[-1] + len(blocks))
+        for name, value in shaken(model).state_dict().items():
+            name = re.sub(r"stages\.(\d+)\.blocks\.(\d+)", lambda at: f"blocks.{first[int(at[1])] + int(at[2])}", name)
+            name = re.sub(r"shortcut_proj_(attn|mlp)", "proj", name)
+            state[re.sub(r"^head(\.fc)?\.", "head.projection.", name)] = value
+        checkpoint, weights = self.folder / "c.pyth", self.folder / "w.safetensors"
+        torch.save({"model_state": state}, checkpoint)
+        with mock.patch.object(sys, "argv", [str(SLOWFAST), str(checkpoint), str(weights)]):
+            runpy.run_path(str(SLOWFAST), run_name="__main__")
+        with torch.no_grad():
+            expected = model(images)
+        self.same(self.scores({"pixel_values": images}, "--weights", weights, *flags), expected, "through SlowFast")
+
+    def test_plain_checkpoints_of_slowfast(self):
+        vit = timm.create_model("vit_tiny_patch16_224", img_size=48, num_classes=5)
+        self.slowfasts(vit, torch.randn(2, 3, 48, 48))
+        images = torch.randn(2, 3, 64, 64)
+        self.slowfasts(timm.create_model("mvitv2_tiny", img_size=64, num_classes=5), images,
+                       "--image-size", 64)
+        from timm.models.mvitv2 import MultiScaleVit, MultiScaleVitCfg
+
+        sizes = MultiScaleVitCfg(depths=(2, 3, 2, 1), embed_dim=48, num_heads=2, expand_attn=False)
+        wide_mlps = MultiScaleVit(sizes, img_size=64, num_classes=5)
+        self.slowfasts(wide_mlps, images, "--model", "mvit_large", "--plain", "--image-size", 64)
 
     def test_a_network_that_is_not_supported_is_named_with_the_nearest(self):
         from timm.models._hub import save_for_hf

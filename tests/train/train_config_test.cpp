@@ -5,6 +5,7 @@
 #include <random>
 #include <set>
 
+#include "pareprop/models/registry.h"
 #include "pareprop/train/presets.h"
 #include "tests/io/temporary_folder.h"
 
@@ -212,6 +213,15 @@ TEST(TrainConfig, EveryPresetIsAConfiguration) {
     apply_preset(config, preset.name);
     EXPECT_NO_THROW(check(config)) << preset.name;
     EXPECT_NE(to_json(config), to_json({})) << preset.name;
+    if (!preset.name.starts_with("fashion")) continue;
+    models::Overrides of_data = overrides_of(config);
+    of_data.image_size = 28;
+    of_data.channels = 1;
+    for (const bool plain : {false, true}) {
+      of_data.plain = plain;
+      EXPECT_NO_THROW(models::make_model(config.model, of_data, {.device = at::kMeta}))
+          << preset.name;
+    }
   }
   TrainConfig config;
   EXPECT_THROW(apply_preset(config, "best"), std::invalid_argument);

@@ -33,6 +33,7 @@ try:
         RobertaForSequenceClassification,
         RobertaPreLayerNormConfig,
         RobertaPreLayerNormForMaskedLM,
+        RobertaPreLayerNormModel,
         SwinConfig,
         SwinForImageClassification,
         ViTConfig,
@@ -143,8 +144,9 @@ class Adapted(Weights):
         wanted = {"model": "vit_base", "plain": True, "depth": [2], "width": 32, "heads": [2], "image_size": 384,
                   "norm_eps": 1e-12}
         self.assertEqual({key: config[key] for key in wanted}, wanted)
-        self.assertEqual(json.loads((self.folder / "run" / "classes.json").read_text())["classes"],
-                         ["cat", "dog", "owl"])
+        classes = json.loads((self.folder / "run" / "classes.json").read_text())
+        self.assertEqual(classes["classes"], ["cat", "dog", "owl"])
+        self.assertEqual(classes["centre_share"], 1.0)  # as of ViT's processor, and in eval --weights
 
     def test_grey_images(self):
         self.save(vit(image_size=32))
@@ -193,6 +195,38 @@ class Adapted(Weights):
         loaded = ViTForImageClassification.from_pretrained(out / "hugging-face")
         self.assertEqual(loaded.config.id2label, {0: "cat", 1: "dog", 2: "owl"})
 
+    def test_files_of_ours_without_their_run(self):
+        file, out = self.folder / "alone.safetensors", self.folder / "out"
+        no_name = ["--width", "64"]  # no network has this size
+        model = ["--model", "vit_cifar"]
+        for flags, needed in (["--plain"], []), (["--ending", "sum", "--class-token"], ["--ending", "sum"]), (
+                ["--plain", *no_name, "--norm-eps", "0.5"], [*model, "--norm-eps", "0.5"]), (no_name, model):
+            with self.subTest(flags=flags):
+                self.trains(*model, *flags, "--data", "digits")
+                shutil.copy(self.folder / "run" / "best.safetensors", file)
+                if no_name[0] in flags:
+                    self.assertIn("do not tell their network: name it", self.refused(
+                        "eval", "--weights", file, "--data", "digits"))
+                source = ["--weights", file, *needed]
+                losses = [json.loads(self.succeeds("eval", *each, "--json", "-").stdout)["loss"]
+                          for each in (["--run", self.folder / "run"], [*source, "--data", "digits"])]
+                self.assertEqual(*losses)
+                self.assertIn("no file tells how images were normalised", self.succeeds(
+                    "export", *source, "--names", "own", "--out", out).stderr)
+                shape = json.loads((out / "classes.json").read_text())
+                self.assertEqual((shape["image_size"], shape["channels"]), (8, 1))
+                if flags == ["--plain"]:
+                    self.succeeds("predict", *source, self.photos() / "val")
+                    self.succeeds("convert", "--reversible", *source, "--out", self.folder / "converted")
+                # Training needs to know as much, not more.
+                shutil.rmtree(out)
+                self.succeeds("train", *TWO_STEPS, *source, "--data", "digits", "--out", out)
+                shutil.rmtree(out)
+                shutil.rmtree(self.folder / "run")
+        self.assertIn("--model requires --weights", self.refused("eval", "--model", "vit_cifar"))
+        self.assertIn("--plain: the weights in", self.refused(
+            "eval", "--weights", file, "--model", "vit_cifar", "--plain", "--data", "digits"))
+
     def test_a_resumed_run_does_not_need_its_first_weights(self):
         self.save(vit())
         common = ["--steps", "4", "--batch", "2", "--mode", "stored", "--data", "digits"]
@@ -234,8 +268,11 @@ class Adapted(Weights):
         found = json.loads(self.succeeds("eval", "--weights", self.saved, "--data", f"folder:{photos}", "--json",
                                          "-").stdout)
         self.assertAlmostEqual(found["accuracy"], right / 12)
+        (self.saved / "preprocessor_config.json").write_text(json.dumps({"do_center_crop": True, "crop_pct": 0.5,
+                                                                         "crop_size": 16, "size": 32}))
         said = self.trains("--weights", self.saved, "--data", f"folder:{photos}")
         self.assertIn("adapted: classes put in the order of the data", said)
+        self.assertEqual(json.loads((self.folder / "run" / "classes.json").read_text())["centre_share"], 0.5)
 
 
 class Reversible(Weights):
@@ -264,6 +301,29 @@ class Reversible(Weights):
         message = self.refused("train", "--weights", converted, "--ending", "mean", "--data", "digits", "--out",
                                self.folder / "none")
         self.assertIn("--ending: got mean, but the weights in", message)
+
+    def test_a_body_is_converted_with_a_new_head(self):
+        said = "adapted: no head in the file: a new one is made from the seed"
+        self.save(ViTModel(vit().config))
+        first = self.converted("--weights", self.saved, "--classes", "3")
+        names = json.loads((first / "classes.json").read_text())["classes"]
+        self.assertEqual(names, ["class 0", "class 1", "class 2"])
+        head = load_file(first / "model.safetensors")["head.weight"]
+        self.assertGreater(head.abs().max(), 0)
+        other = self.folder / "other"
+        self.assertIn(said, self.succeeds("convert", "--reversible", "--weights", self.saved, "--classes", "3",
+                                          "--seed", "1", "--out", other).stderr)
+        self.assertFalse(torch.equal(load_file(other / "model.safetensors")["head.weight"], head))
+        self.trains("--weights", first, "--data", f"folder:{self.photos()}")
+        # Instead of one for other classes, which may have had several at once.
+        self.save(vit(problem_type="multi_label_classification"))
+        shutil.rmtree(other)
+        self.assertIn("head for 10 classes replaced by a new one for 3", self.succeeds(
+            "convert", "--reversible", "--weights", self.saved, "--classes", "3", "--out", other).stderr)
+        shutil.rmtree(other)
+        shutil.rmtree(self.saved)
+        self.save_with_tokenizer(RobertaPreLayerNormModel(RobertaPreLayerNormConfig(**TEXT_SIZES)))
+        self.assertIn(said, self.succeeds("convert", "--reversible", "--weights", self.saved, "--out", other).stderr)
 
     def test_a_run_is_converted(self):
         self.trains("--model", "swin_cifar", "--plain", "--width", "24", "--heads", "2", "--data", "digits")
@@ -312,7 +372,10 @@ class Reversible(Weights):
         self.assertIn("not an empty folder", self.refused("convert", "--reversible", *weights, "--out", self.saved))
         self.assertIn("No such file", self.refused("convert", "--reversible", "--weights", self.folder / "no", *out, code=1))
         self.save(ViTModel(vit().config))
-        self.assertIn("has no head that gives scores", message("--reversible", *weights))
+        self.assertIn("has no head that gives scores: say for how many classes it gets a new one",
+                      message("--reversible", *weights))
+        self.assertIn("--classes: expected 1 or more", message("--reversible", *weights, "--classes", "-1"))
+        self.assertIn("--classes requires --weights", message("--reversible", "--run", self.saved, "--classes", "3"))
         sizes = dict(hidden_size=48, num_hidden_layers=1, num_attention_heads=4, intermediate_size=96, vocab_size=300)
         self.save(RobertaPreLayerNormForMaskedLM(RobertaPreLayerNormConfig(**sizes)))
         self.assertIn("there is no tokenizer beside", message("--reversible", *weights))
@@ -388,6 +451,25 @@ class NormsBehind(Weights):
                 self.save(RobertaForSequenceClassification(RobertaConfig(**TEXT_SIZES, **changes)))
                 self.assertIn("expected those of a network that chooses one class",
                               self.refused("predict", *text))
+                self.succeeds("export", "--weights", self.saved, "--out", self.folder / "out")
+                self.assertEqual(RobertaConfig.from_pretrained(self.folder / "out").problem_type,
+                                 changes.get("problem_type"))
+                shutil.rmtree(self.folder / "out")
+
+    def test_several_classes_of_images_at_once(self):
+        self.save(vit(problem_type="multi_label_classification"))
+        for command, *arguments in (("eval", "--data", "digits"),
+                                    ("export", "--names", "own", "--out", self.folder / "none"),
+                                    ("convert", "--reversible", "--out", self.folder / "none")):
+            self.assertIn("expected those of a network that chooses one class",
+                          self.refused(command, "--weights", self.saved, *arguments))
+        out = self.folder / "out"
+        self.succeeds("export", "--weights", self.saved, "--out", out)
+        self.assertEqual(ViTConfig.from_pretrained(out).problem_type, "multi_label_classification")
+        self.trains("--weights", out, "--data", "digits")  # to choose one
+        shutil.rmtree(out)
+        self.succeeds("export", "--run", self.folder / "run", "--out", out)
+        self.assertIsNone(ViTConfig.from_pretrained(out).problem_type)
 
     def test_what_is_refused(self):
         self.save(BertForMaskedLM(BertConfig(**TEXT_SIZES)))
@@ -424,7 +506,7 @@ class Refused(Weights):
         self.save(model)
         for name in ("pytorch_model.bin", "model.pth", "weights", "old"):
             torch.save(model.state_dict(), self.folder / name, _use_new_zipfile_serialization=name != "old")
-            self.assertIn("tools/convert_pickle.py", self.evaluates(self.folder / name))
+            self.assertIn("python -m pareprop.convert_pickle FILE", self.evaluates(self.folder / name))
         (self.saved / "model.safetensors").unlink()
         shutil.copy(self.folder / "pytorch_model.bin", self.saved)
         self.assertIn("pytorch_model.bin is a pickle", self.evaluates())
@@ -454,6 +536,7 @@ class Refused(Weights):
             ({"qkv_bias": False}, "qkv_bias false, but"),
             ({"model_type": "swin"}, "swin contradicts the weights"),
             ({"model_type": "deit"}, "deit contradicts the weights"),
+            ({"hidden_dropout_prob": 2.0}, "hidden_dropout_prob: expected 0 or more and less than 1; nothing was loaded"),
         ]:
             with self.subTest(change=change):
                 self.save(vit())
@@ -462,6 +545,17 @@ class Refused(Weights):
                 self.assertIn(said, message)
                 self.assertIn(str(self.saved / "config.json"), message)
                 self.assertIn("nothing was loaded", message)
+
+    def test_another_dropout_of_attention_is_said(self):
+        self.save(vit(hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1))
+        said = "attention_probs_dropout_prob is 0.3: attention has the dropout of the rest here, 0.1"
+        source = ["--weights", self.saved, "--data", "digits"]
+        self.assertNotIn("attention_probs", self.succeeds("eval", *source).stderr)
+        self.change_config(attention_probs_dropout_prob=0.3)
+        self.assertIn(said, self.succeeds("eval", *source).stderr)
+        self.assertIn(said, self.trains(*source))
+        self.change_config(attention_probs_dropout_prob=1)
+        self.assertIn("attention_probs_dropout_prob: expected 0 or more", self.evaluates())
 
     def test_labels_that_do_not_match(self):
         self.save(vit())
@@ -516,6 +610,8 @@ class Refused(Weights):
         self.assertIn("--model: got swin_tiny, but the weights in", message)
         self.assertIn("have vit_base", message)
         self.assertIn("--depth: got 3,", self.refused("train", "--weights", self.saved, "--depth", "3", *out))
+        self.assertIn("or the reversible network, which 'pareprop convert --reversible' makes of",
+                      self.refused("train", "--weights", self.saved, "--mode", "pareprop", *out))
         self.succeeds("train", "--weights", self.saved, "--model", "vit_base", "--depth", "2", *TWO_STEPS, *out)
 
     def test_a_freeze_pattern_that_fits_nothing(self):
