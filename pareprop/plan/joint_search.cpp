@@ -317,8 +317,15 @@ JointPlan JointSearch::in_mode(Mode mode, std::int64_t budget,
   return made;
 }
 
-void JointSearch::add_figures(JointPlan& plan) {
+void JointSearch::add_figures(JointPlan& plan, Mode mode) {
   const std::int64_t budget = plan.micro.budget;
+  if (mode != Mode::automatic) {
+    Planner& whole = planner(counts_.front());
+    const StepPlan step = whole.all(mode);
+    plan.micro.smallest_budget = whole.predict(step).at_most;
+    plan.micro.largest_batch = whole.largest_batch(step, budget);
+    return;
+  }
   const std::vector<Option> all = options();
   plan.micro.smallest_budget = leanest_of(all, budget).micro.smallest_budget;
   plan.micro.largest_batch = 0;

@@ -100,8 +100,8 @@ class JointSearch {
   std::optional<Price> next_down(const JointPlan& plan);
 
   // Fills in what is told of a plan besides, as Planner::plan() does: the smallest budget and the
-  // largest batch are those of all that is allowed.
-  void add_figures(JointPlan& plan);
+  // largest batch are those of all that is allowed, or of the one mode that is.
+  void add_figures(JointPlan& plan, Mode mode = Mode::automatic);
 
   // What a step of this plan takes in parts of this number.
   Seconds seconds(const StepPlan& step, std::int64_t parts = 1);

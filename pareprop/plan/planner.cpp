@@ -152,7 +152,11 @@ Plan Planner::plan(std::int64_t budget) {
 }
 
 std::int64_t Planner::largest_batch(std::int64_t budget) {
-  return largest_batch(leanest().step, budget, dry_.shape().accumulates);
+  return largest_batch(leanest().step, budget);
+}
+
+std::int64_t Planner::largest_batch(const StepPlan& step, std::int64_t budget) {
+  return largest_batch(step, budget, dry_.shape().accumulates);
 }
 
 std::int64_t Planner::largest_stored_part(std::int64_t budget) {

@@ -45,8 +45,10 @@ class Planner {
   Plan plan(std::int64_t budget);
   // The same without largest_batch and the micro-batches.
   Plan plan_step(std::int64_t budget);
-  // Those figures alone: Plan::largest_batch, and what stored_micro_batch is of a plan that fits.
+  // Those figures alone: Plan::largest_batch, or that of one plan; and what stored_micro_batch is
+  // where the batch fits.
   std::int64_t largest_batch(std::int64_t budget);
+  std::int64_t largest_batch(const StepPlan& step, std::int64_t budget);
   std::int64_t largest_stored_part(std::int64_t budget);
 
   // The memory of a step with this plan.

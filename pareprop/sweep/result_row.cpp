@@ -39,6 +39,7 @@ void visit_fields(Row& row, Visit visit) {
   visit("activation_peak_bytes", row.activation_peak_bytes);
   visit("peak_bytes", row.peak_bytes);
   visit("predicted_peak_bytes", row.predicted_peak_bytes);
+  visit("smallest_budget_bytes", row.smallest_budget_bytes);
   visit("parts", row.parts);
   visit("flops_per_step", row.flops_per_step);
   visit("gflops", row.gflops);
@@ -79,7 +80,8 @@ ResultRow parse_row(std::string_view text) {
   visit_fields(row, [&](const char* key, auto& value) {
     const auto found = parsed.find(key);
     if (found == parsed.end()) {
-      if (key == std::string_view("parts")) return;  // files of earlier versions have none
+      const std::string_view name = key;
+      if (name == "parts" || name == "smallest_budget_bytes") return;  // earlier versions have none
       throw std::invalid_argument(std::string("the key '") + key + "' is missing");
     }
     try {
