@@ -10,23 +10,19 @@
 
 namespace pareprop::cli {
 
-namespace {
-
-plan::MakeNetwork maker(const ModelFlags& network, Precision precision) {
+plan::MakeNetwork on_meta(const ModelFlags& network, Precision precision) {
   return [network, precision] {
     return make_model(network, {.dtype = stream_dtype(precision), .device = at::kMeta});
   };
 }
 
-}  // namespace
-
 plan::JointSearch make_search(const ModelFlags& network, const plan::StepShape& shape,
                               std::vector<plan::Departure> allowed) {
-  return {maker(network, shape.precision), shape, std::move(allowed)};
+  return {on_meta(network, shape.precision), shape, std::move(allowed)};
 }
 
 plan::Planner make_planner(const ModelFlags& network, const plan::StepShape& shape) {
-  return {maker(network, shape.precision), shape};
+  return {on_meta(network, shape.precision), shape};
 }
 
 plan::JointPlan plan_for_free_memory(const ModelFlags& network, const plan::StepShape& shape,

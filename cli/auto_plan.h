@@ -5,6 +5,9 @@
 
 namespace pareprop::cli {
 
+// Makes the network that the flags name on the meta device.
+plan::MakeNetwork on_meta(const ModelFlags& network, Precision precision);
+
 // Plans for the network that the flags name: what mode `auto` means in commands that have no run.
 plan::JointSearch make_search(const ModelFlags& network, const plan::StepShape& shape,
                               std::vector<plan::Departure> allowed = {});

@@ -14,6 +14,7 @@
 #include "cli/progress.h"
 #include "cli/table.h"
 #include "cli/units.h"
+#include "pareprop/plan/plan_words.h"
 #include "pareprop/sweep/run_sweep.h"
 #include "pareprop/text/fixed.h"
 #include "pareprop/text/units.h"
@@ -48,14 +49,22 @@ Table table_of(const std::vector<ResultRow>& rows) {
   return table;
 }
 
-// "auto 318.0 MiB: in 16 parts of 2 samples"; empty: no batch was cut.
-std::string parts_words(const std::vector<ResultRow>& rows) {
+// "auto 318.0 MiB: in 16 parts of 2 samples", or how small a budget may be; empty: no batch was cut
+// and all budgets were kept.
+std::string budget_words(const std::vector<ResultRow>& rows) {
   std::string out;
   for (const ResultRow& row : rows) {
-    if (!row.timed() || row.parts == 1) continue;
-    out += row.mode + " " + bytes_text(static_cast<double>(row.budget_bytes)) + ": in " +
-           std::to_string(row.parts) + " parts of " + std::to_string(row.batch / row.parts) +
-           (row.batch == row.parts ? " sample\n" : " samples\n");
+    const bool cut = row.timed() && row.parts > 1, refused = row.smallest_budget_bytes > 0;
+    if (!cut && !refused) continue;
+    out += row.mode + " " + bytes_text(static_cast<double>(row.budget_bytes)) + ": ";
+    if (cut) {
+      out += "in " + std::to_string(row.parts) + " parts of " +
+             std::to_string(row.batch / row.parts) +
+             (row.batch == row.parts ? " sample\n" : " samples\n");
+    } else {
+      out += "the smallest budget for this batch is " +
+             plan::exact_bytes(row.smallest_budget_bytes) + "\n";
+    }
   }
   return out.empty() ? out : out + "\n";
 }
@@ -104,7 +113,7 @@ int bench(const BenchFlags& flags, const Console& console) {
     if (json.takes_stdout()) return;
     console.out << wrapped(one.name()) << "\n\n"
                 << table_of(rows).text() << "\n"
-                << parts_words(rows) << std::flush;
+                << budget_words(rows) << std::flush;
   };
   const sweep::SweepResult result = run_sweep(asked, file ? &*file : nullptr, options);
 

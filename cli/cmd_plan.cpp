@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
 #include <memory>
 #include <ostream>
 
@@ -23,7 +24,7 @@
 #include "pareprop/plan/plan_words.h"
 #include "pareprop/plan/step_times_file.h"
 #include "pareprop/text/units.h"
-#include "pareprop/train/budget_keeper.h"
+#include "pareprop/train/allowed_ways.h"
 #include "pareprop/train/learner.h"
 #include "pareprop/train/process_memory.h"
 
@@ -35,6 +36,7 @@ struct PlanFlags : StepFlags {
   std::string optimizer = "adamw";
   std::string optimizer_state = "fp32";
   std::string update = "after";
+  double clip = train::TrainConfig{}.clip;
   std::string allow;
   std::int64_t processes = 1;
   std::string shard = "none";
@@ -80,13 +82,39 @@ train::TrainConfig trained_by(const PlanFlags& flags) {
   config.batch = flags.batch;
   config.accumulate = flags.accumulate;
   config.update = flags.update;
+  config.clip = flags.clip;
   config.optimizer = flags.optimizer;
   config.optimizer_state = flags.optimizer_state;
+  config.shard = flags.shard;
   return config;
 }
 
-std::vector<plan::Departure> departures(const PlanFlags& flags, const models::Model& model,
-                                        const train::PlannedProcess& process) {
+// Of a process that needs the most: of the network as the flags have it, trained as `config` says.
+plan::StepShape shape_of(const PlanFlags& flags, const train::TrainConfig& config,
+                         const models::Model& model) {
+  PlanFlags other = flags;
+  other.optimizer_state = config.optimizer_state;
+  const bool inside = config.update == "inside";
+  plan::StepShape shape{.batch = flags.batch,
+                        .device = planned_device(flags.device),
+                        .precision = parse_precision(flags.precision),
+                        .arithmetic = flags.exact ? Arithmetic::exact : Arithmetic::floating,
+                        .optimizer_state = optimizer_state(other),
+                        .goes_back_twice = inside && config.clip > 0.0};
+  const at::Tensor input = model.example(1, 0).input;
+  (shape.device.is_cpu() ? shape.input_bytes : shape.ahead_bytes) =
+      static_cast<std::int64_t>(input.nbytes());
+  const auto processes = static_cast<int>(flags.processes);
+  train::divide(shape, model,
+                {.rank = train::fullest_rank(model.weights(), processes),
+                 .all = processes,
+                 .shard = parsed("--shard", config.shard, distributed::parse_shard),
+                 .update = inside ? train::Update::inside : train::Update::after,
+                 .accumulates = flags.accumulate > 1});
+  return shape;
+}
+
+std::vector<train::AllowedWay> allowed_ways(const PlanFlags& flags) {
   const train::Allowed allowed = parsed("--allow", flags.allow, train::parse_allowed);
   if (!allowed.any()) return {};
   if (allowed.update_inside && flags.accumulate > 1) {
@@ -96,34 +124,7 @@ std::vector<plan::Departure> departures(const PlanFlags& flags, const models::Mo
   if (flags.optimizer == kNoOptimizer) {
     throw UsageError("--allow: expected none, because --optimizer is none");
   }
-  std::vector<plan::Departure> all;
-  for (const train::AllowedWay& way : allowed_ways(trained_by(flags), allowed)) {
-    PlanFlags other = flags;
-    other.optimizer_state = way.config.optimizer_state;
-    const bool inside = way.config.update == "inside";
-    train::PlannedProcess stepping = process;
-    if (inside) stepping.update = train::Update::inside;
-    plan::StepShape asked, shape{.optimizer_state = optimizer_state(other)};
-    train::divide(asked, model, process);
-    train::divide(shape, model, stepping);
-    all.push_back({.flags = way.flags,
-                   .optimizer_state = shape.optimizer_state,
-                   .updates_inside = inside,
-                   .goes_back_twice = inside,
-                   .less_bytes = asked.other_bytes - shape.other_bytes});
-  }
-  return all;
-}
-
-// The one that needs the most.
-train::PlannedProcess planned_process(const PlanFlags& flags, const models::Model& model) {
-  expect_between("--processes", 1, 1 << 16, flags.processes);
-  const auto processes = static_cast<int>(flags.processes);
-  return {.rank = train::fullest_rank(model.weights(), processes),
-          .all = processes,
-          .shard = parsed("--shard", flags.shard, distributed::parse_shard),
-          .update = flags.update == "inside" ? train::Update::inside : train::Update::after,
-          .accumulates = flags.accumulate > 1};
+  return train::allowed_ways(trained_by(flags), allowed);
 }
 
 constexpr const char* kOnce = "once";  // --measure without a value
@@ -203,6 +204,7 @@ std::string train_command(const PlanFlags& flags, const plan::JointPlan& plan,
   if (flags.optimizer != "adamw") add("--optimizer", flags.optimizer);
   if (flags.optimizer_state != "fp32") add("--optimizer-state", flags.optimizer_state);
   if (flags.update != "after") add("--update", flags.update);
+  if (flags.clip != train::TrainConfig{}.clip) add("--clip", number_text(flags.clip));
   if (!flags.allow.empty()) add("--allow", flags.allow);
   if (flags.processes > 1) add("--nproc", std::to_string(flags.processes));
   if (flags.shard != "none") add("--shard", flags.shard);
@@ -263,6 +265,9 @@ bool learn(plan::JointSearch& search, const PlanFlags& flags, const plan::StepSh
 
 int plan_model(const PlanFlags& flags, const Console& console) {
   apply_step_flags(flags);
+  if (!(flags.clip >= 0.0) || std::isinf(flags.clip)) {
+    throw UsageError("--clip: expected 0 or more, got " + number_text(flags.clip));
+  }
   expect_between("--accumulate", 1, 1 << 20, flags.accumulate);
   if (!flags.measure.empty() && flags.measure != kOnce && flags.measure != kAgain) {
     throw UsageError("--measure: expected no value, or 'again', got '" + flags.measure + "'");
@@ -277,21 +282,17 @@ int plan_model(const PlanFlags& flags, const Console& console) {
   }
   const c10::Device device = planned_device(flags.device);
   const std::int64_t budget = budget_of(flags.budget, device);
-  const Precision precision = parse_precision(flags.precision);
+  expect_between("--processes", 1, 1 << 16, flags.processes);
   const auto model = make_model(flags.network, {.device = at::kMeta});
-  plan::StepShape shape{.batch = flags.batch,
-                        .device = device,
-                        .precision = precision,
-                        .arithmetic = flags.exact ? Arithmetic::exact : Arithmetic::floating,
-                        .optimizer_state = optimizer_state(flags),
-                        .goes_back_twice = inside};  // `train` clips gradients by default
-  const train::PlannedProcess process = planned_process(flags, *model);
-  train::divide(shape, *model, process);
+  const train::ShapeOf shape_so = [&](const train::TrainConfig& config) {
+    return shape_of(flags, config, *model);
+  };
+  const train::TrainConfig trained = trained_by(flags);
+  const plan::StepShape shape = shape_so(trained);
   const JsonOutput json(flags.json, console.out);
   const at::Tensor input = model->example(1, 0).input;
-  (device.is_cpu() ? shape.input_bytes : shape.ahead_bytes) =
-      static_cast<std::int64_t>(input.nbytes());
-  plan::JointSearch search = make_search(flags.network, shape, departures(flags, *model, process));
+  plan::JointSearch search =
+      make_search(flags.network, shape, train::departures(trained, allowed_ways(flags), shape_so));
   const bool measured = learn(search, flags, shape, budget, console);
   plan::JointPlan plan = search.best(budget);
   search.add_figures(plan);
@@ -299,7 +300,7 @@ int plan_model(const PlanFlags& flags, const Console& console) {
       report_of(search, plan,
                 {.network = title(flags.network),
                  .batch = flags.batch,
-                 .precision = std::string(name(precision)),
+                 .precision = std::string(name(shape.precision)),
                  .measured = measured,
                  .absent = is_present(device) ? "" : device.str(),
                  .command = train_command(flags, plan, input),
@@ -307,8 +308,13 @@ int plan_model(const PlanFlags& flags, const Console& console) {
   if (!json.takes_stdout()) console.out << plan_text(report);
   json.write(plan_json(report));
   if (plan.micro.fits) return 0;
-  console.err << "pareprop: " << plan::does_not_fit(plan.micro, title(flags.network), flags.batch)
-              << '\n';
+  const std::string help =
+      flags.optimizer == kNoOptimizer
+          ? ""
+          : train::what_would_help(trained, static_cast<int>(flags.processes), budget,
+                                   on_meta(flags.network, shape.precision), shape_so);
+  console.err << "pareprop: "
+              << plan::does_not_fit(plan.micro, title(flags.network), flags.batch, help) << '\n';
   return 1;
 }
 
@@ -339,6 +345,9 @@ Action add_plan(CLI::App& app) {
       "--update", flags->update,
       "When the optimizer steps: after the backward pass, or inside it. Inside, the gradients of "
       "at most two blocks are in memory");
+  command->add_option("--clip", flags->clip,
+                      "Gradient clipping, as train has it; 0: none. With updates inside the "
+                      "backward pass it takes a second backward pass");
   command->add_option("--allow", flags->allow,
                       "What the plan may change to fit or to be faster, separated by commas: "
                       "lean-state (keep the optimizer's state in bf16 or 8 bits), update-inside "

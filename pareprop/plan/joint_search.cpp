@@ -34,7 +34,7 @@ Prediction less(Prediction predicted, std::int64_t state_bytes) {
 std::vector<std::int64_t> part_counts(std::int64_t batch) {
   std::vector<std::int64_t> counts{1};
   for (std::int64_t count = 2; count <= batch / 2; ++count) {
-    if (batch % count == 0 && count >= 2 * counts.back()) counts.push_back(count);
+    if (batch % count == 0) counts.push_back(count);
   }
   if (batch > 1) counts.push_back(batch);
   return counts;
@@ -140,8 +140,12 @@ std::vector<StepSize> JointSearch::sizes_to_measure(std::int64_t budget) {
   std::vector<StepSize> sizes;
   Planner& whole = planner(counts_.front());
   int stored = 0;
+  std::int64_t before = 0;  // so many parts
   for (const std::int64_t parts : counts_) {
     if (parts > 1 && whole_.updates_inside) break;
+    // Sizes that are near to each other are about as fast.
+    if (parts < 2 * before && parts != counts_.back()) continue;
+    before = parts;
     StepSize size = size_of(parts);
     const auto peak = [&](bool overlap) {
       return whole.predict(whole.recomputing(overlap), size.samples, size.adds).at_most;
@@ -281,45 +285,69 @@ JointPlan JointSearch::best_of(const std::vector<Option>& options, std::int64_t 
     return own.micro.fits ? std::optional(own.seconds) : std::nullopt;
   });
   if (best) return planned(options[*best], budget);
-  // The leanest has the smallest parts, or none: then there are no gradients of others.
-  const JointPlan& leanest = planned(options.front(), budget);
-  const JointPlan& other = planned(options.back(), budget);
-  return other.micro.smallest_budget < leanest.micro.smallest_budget ? other : leanest;
+  return leanest_of(options, budget);
 }
 
-JointPlan JointSearch::in_mode(Mode mode, std::int64_t budget) {
-  const Option option{std::nullopt, counts_.front()};
+const JointPlan& JointSearch::leanest_of(const std::vector<Option>& options, std::int64_t budget) {
+  const JointPlan* leanest = nullptr;
+  for (std::size_t i = 0; i < options.size(); ++i) {
+    const auto as_this = [&](std::size_t other) {
+      return other < options.size() && options[other].departure == options[i].departure;
+    };
+    // Either the smallest parts take the least, or none: then there are no gradients of others.
+    if (as_this(i - 1) && as_this(i + 1)) continue;
+    const JointPlan& own = planned(options[i], budget);
+    if (leanest == nullptr || own.micro.smallest_budget < leanest->micro.smallest_budget) {
+      leanest = &own;
+    }
+  }
+  return *leanest;
+}
+
+JointPlan JointSearch::in_mode(Mode mode, std::int64_t budget,
+                               std::optional<std::size_t> departure) {
+  const Option option{departure, counts_.front()};
   Planner& planner = planner_of(option);
-  JointPlan made{.micro = {}, .parts = option.parts};
+  JointPlan made{.micro = {}, .parts = option.parts, .departure = departure};
   made.micro.step = planner.all(mode);
-  made.micro.predicted = planner.predict(made.micro.step);
+  made.micro.predicted = less(planner.predict(made.micro.step), saved_bytes(option));
+  made.micro.smallest_budget = made.micro.predicted.at_most;
   made.micro.budget = budget;
   made.micro.fits = made.micro.predicted.at_most <= budget;
   made.seconds = seconds_of(option, made.micro.step);
   return made;
 }
 
-void JointSearch::add_figures(JointPlan& plan) {
-  const Plan whole = planner(counts_.front()).plan(plan.micro.budget);
-  plan.micro.largest_batch = whole.largest_batch;
-  plan.micro.stored_micro_batch = whole.stored_micro_batch;
+void JointSearch::add_figures(JointPlan& plan, Mode mode) {
+  const std::int64_t budget = plan.micro.budget;
+  if (mode != Mode::automatic) {
+    Planner& whole = planner(counts_.front());
+    const StepPlan step = whole.all(mode);
+    plan.micro.smallest_budget = whole.predict(step).at_most;
+    plan.micro.largest_batch = whole.largest_batch(step, budget);
+    return;
+  }
+  const std::vector<Option> all = options();
+  plan.micro.smallest_budget = leanest_of(all, budget).micro.smallest_budget;
+  plan.micro.largest_batch = 0;
+  for (const Option& option : all) {
+    if (option.parts != counts_.front()) continue;
+    plan.micro.largest_batch = std::max(
+        plan.micro.largest_batch, planner_of(option).largest_batch(budget + saved_bytes(option)));
+  }
+  const Option whole{plan.departure, counts_.front()};
   const bool cut = plan.micro.fits && plan.parts > 1;
   plan.micro.micro_batch = cut ? whole_.batch / plan.parts : 0;
   plan.micro.accumulate = cut ? plan.parts : 0;
-  plan.micro.smallest_budget = whole.smallest_budget;
-  if (whole_.updates_inside || counts_.size() == 1) return;
-  plan.micro.smallest_budget = std::min(
-      whole.smallest_budget, planned({std::nullopt, counts_.back()}, 0).micro.smallest_budget);
+  plan.micro.stored_micro_batch =
+      planned(whole, budget).micro.fits
+          ? planner_of(whole).largest_stored_part(budget + saved_bytes(whole))
+          : 0;
 }
 
 JointPlan JointSearch::best(std::int64_t budget) {
   JointPlan stored = in_mode(Mode::stored, budget);
-  if (stored.micro.fits) return stored;
-  std::vector<Option> all = options();
-  JointPlan found = best_of(all, budget);
-  if (found.micro.fits || !found.departure) return found;
-  std::erase_if(all, [](const Option& option) { return option.departure.has_value(); });
-  return best_of(all, budget);
+  return stored.micro.fits ? stored : best_of(options(), budget);
 }
 
 JointPlan JointSearch::best_whole(std::int64_t budget) {

@@ -14,8 +14,7 @@
 
 namespace pareprop::plan {
 
-// Into how many equal parts a batch may be cut: 1, then divisors of it that are each at least twice
-// the one before, and the batch itself.
+// Into how many equal parts a batch may be cut: its divisors, in their order.
 std::vector<std::int64_t> part_counts(std::int64_t batch);
 
 // The shape of a micro-step, when a step's batch is cut into so many equal parts: gradients of
@@ -73,15 +72,17 @@ class JointSearch {
   // for what each step costs whatever its size.
   void use(SizeTimes times);
   void use(MacsPerSecond rate);
-  // Which sizes are worth measuring in so many bytes, the largest first: none much smaller than the
-  // largest that can be stored, nor any that takes long where a smaller one speaks for it.
+  // Which sizes are worth measuring in so many bytes, the largest first: none near to another or
+  // much smaller than the largest that can be stored, nor any that takes long where a smaller one
+  // speaks for it.
   std::vector<StepSize> sizes_to_measure(std::int64_t budget);
 
   // The whole network in one mode, in as few parts as there may be.
-  JointPlan in_mode(Mode mode, std::int64_t budget);
+  JointPlan in_mode(Mode mode, std::int64_t budget,
+                    std::optional<std::size_t> departure = std::nullopt);
 
-  // The fastest way; if none fits, the leanest of those that depart from nothing. Nothing is taken
-  // to be faster than to store the whole batch: where that fits, no times are needed.
+  // The fastest way; if none fits, the leanest. Nothing is taken to be faster than to store the
+  // whole batch: where that fits, no times are needed.
   JointPlan best(std::int64_t budget);
   // The fastest within some of the ways there are.
   JointPlan best_whole(std::int64_t budget);
@@ -98,8 +99,9 @@ class JointSearch {
   std::optional<Price> next_up(const JointPlan& plan);
   std::optional<Price> next_down(const JointPlan& plan);
 
-  // Fills in what is told of a plan besides: the figures of Planner::plan().
-  void add_figures(JointPlan& plan);
+  // Fills in what is told of a plan besides, as Planner::plan() does: the smallest budget and the
+  // largest batch are those of all that is allowed, or of the one mode that is.
+  void add_figures(JointPlan& plan, Mode mode = Mode::automatic);
 
   // What a step of this plan takes in parts of this number.
   Seconds seconds(const StepPlan& step, std::int64_t parts = 1);
@@ -121,6 +123,7 @@ class JointSearch {
   std::vector<Option> options() const;
   bool may_fit(const Option& option, std::int64_t budget);
   JointPlan best_of(const std::vector<Option>& options, std::int64_t budget);
+  const JointPlan& leanest_of(const std::vector<Option>& options, std::int64_t budget);
   const JointPlan& planned(const Option& option, std::int64_t budget);
   std::int64_t state_bytes(const MakeOptimizer& make);
   std::int64_t saved_bytes(const Option& option);

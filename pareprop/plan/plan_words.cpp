@@ -45,16 +45,19 @@ std::string parts_text(const Prediction& predicted) {
   return exact_bytes(predicted.at_most) + words + ", mostly " + largest->name;
 }
 
-std::string does_not_fit(const Plan& plan, const std::string& network, std::int64_t batch) {
+std::string does_not_fit(const Plan& plan, const std::string& network, std::int64_t batch,
+                         const std::string& help) {
   std::string line = network + " with batch " + std::to_string(batch) + " does not fit in " +
                      exact_bytes(plan.budget) + ": the smallest budget for this batch is " +
                      exact_bytes(plan.smallest_budget);
   if (plan.largest_batch > 0) {
     line += ", the largest batch for this budget is " + std::to_string(plan.largest_batch);
   } else {
-    line += ", and not even one sample fits: use a smaller network or more memory";
+    line += ", and not even one sample fits";
+    if (help.empty()) line += ": use a smaller network or more memory";
   }
-  return line + "; a step takes " + parts_text(plan.predicted);
+  line += "; a step takes " + parts_text(plan.predicted);
+  return help.empty() ? line : line + "; " + help;
 }
 
 }  // namespace pareprop::plan

@@ -17,7 +17,8 @@ std::string policy_letters(const StepPlan& step);
 // most of it activations". What waits beside a step, such as batches, counts as activations.
 std::string parts_text(const Prediction& predicted);
 
-// One line: what does not fit, what it takes, and what would fit.
-std::string does_not_fit(const Plan& plan, const std::string& network, std::int64_t batch);
+// One line: what does not fit, what it takes, and what would fit; `help` says what else would.
+std::string does_not_fit(const Plan& plan, const std::string& network, std::int64_t batch,
+                         const std::string& help = {});
 
 }  // namespace pareprop::plan

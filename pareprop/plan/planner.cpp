@@ -141,14 +141,27 @@ void Planner::improve(Plan& best, const Variant& variant, bool overlap, std::int
 
 Plan Planner::plan(std::int64_t budget) {
   Plan plan = plan_step(budget);
-  plan.largest_batch = largest_batch(leanest().step, budget, dry_.shape().accumulates);
+  plan.largest_batch = largest_batch(budget);
   if (!plan.fits) {
     plan.micro_batch = largest_part(leanest().step, budget);
     plan.accumulate = plan.micro_batch == 0 ? 0 : dry_.shape().batch / plan.micro_batch;
-  } else if (const StepPlan stored = all(Mode::stored); plan.step != stored) {
-    plan.stored_micro_batch = largest_part(stored, budget);
+  } else {
+    plan.stored_micro_batch = largest_stored_part(budget);
   }
   return plan;
+}
+
+std::int64_t Planner::largest_batch(std::int64_t budget) {
+  return largest_batch(leanest().step, budget);
+}
+
+std::int64_t Planner::largest_batch(const StepPlan& step, std::int64_t budget) {
+  return largest_batch(step, budget, dry_.shape().accumulates);
+}
+
+std::int64_t Planner::largest_stored_part(std::int64_t budget) {
+  const StepPlan stored = all(Mode::stored);
+  return predict(stored).at_most <= budget ? 0 : largest_part(stored, budget);
 }
 
 std::int64_t Planner::largest_batch(const StepPlan& step, std::int64_t budget, bool accumulates) {

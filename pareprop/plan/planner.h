@@ -43,8 +43,13 @@ class Planner {
   void use(MacsPerSecond rate);
 
   Plan plan(std::int64_t budget);
-  // The same without smallest_budget, largest_batch and the micro-batches.
+  // The same without largest_batch and the micro-batches.
   Plan plan_step(std::int64_t budget);
+  // Those figures alone: Plan::largest_batch, or that of one plan; and what stored_micro_batch is
+  // where the batch fits.
+  std::int64_t largest_batch(std::int64_t budget);
+  std::int64_t largest_batch(const StepPlan& step, std::int64_t budget);
+  std::int64_t largest_stored_part(std::int64_t budget);
 
   // The memory of a step with this plan.
   Prediction predict(const StepPlan& step) { return dry_.run(step); }

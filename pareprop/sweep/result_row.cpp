@@ -40,6 +40,7 @@ void visit_fields(Row& row, Visit visit) {
   visit("peak_bytes", row.peak_bytes);
   visit("reserved_peak_bytes", row.reserved_peak_bytes);
   visit("predicted_peak_bytes", row.predicted_peak_bytes);
+  visit("smallest_budget_bytes", row.smallest_budget_bytes);
   visit("parts", row.parts);
   visit("flops_per_step", row.flops_per_step);
   visit("gflops", row.gflops);
@@ -81,7 +82,8 @@ ResultRow parse_row(std::string_view text) {
     const auto found = parsed.find(key);
     if (found == parsed.end()) {
       // Files of earlier versions do not have these.
-      if (key == std::string_view("parts") || key == std::string_view("reserved_peak_bytes")) {
+      const std::string_view name = key;
+      if (name == "parts" || name == "reserved_peak_bytes" || name == "smallest_budget_bytes") {
         return;
       }
       throw std::invalid_argument(std::string("the key '") + key + "' is missing");

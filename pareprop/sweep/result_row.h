@@ -36,9 +36,10 @@ struct ResultRow {
   double samples_per_s = 0.0;
   std::int64_t activation_peak_bytes = 0;
   std::int64_t peak_bytes = 0;
-  std::int64_t reserved_peak_bytes = 0;   // by the allocator of an accelerator
-  std::int64_t predicted_peak_bytes = 0;  // of a budget; 0: none
-  std::int64_t parts = 1;                 // that the batch was computed in
+  std::int64_t reserved_peak_bytes = 0;    // by the allocator of an accelerator
+  std::int64_t predicted_peak_bytes = 0;   // of a budget; 0: none
+  std::int64_t smallest_budget_bytes = 0;  // where a budget is too small
+  std::int64_t parts = 1;                  // that the batch was computed in
   double flops_per_step = 0.0;
   double gflops = 0.0;
   double loss = 0.0;

@@ -134,6 +134,7 @@ class CaseRun {
       const plan::JointPlan planned = search.best(budget_of(entry));
       entry.row.fits = entry.row.fits && planned.micro.fits;
       entry.row.predicted_peak_bytes = planned.micro.predicted.total_peak;
+      if (!planned.micro.fits) entry.row.smallest_budget_bytes = planned.micro.smallest_budget;
       entry.row.parts = planned.parts;
       entry.plan = planned.micro.step;
       entry.parts = planned.parts;

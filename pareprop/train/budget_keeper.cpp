@@ -131,125 +131,36 @@ void BudgetKeeper::expect_to_fit() {
     plan::JointSearch search = make_search();
     plan_ = is_auto() ? search.best(budget_) : search.in_mode(choices_.mode, budget_);
     if (!plan_.micro.fits) {
-      search.add_figures(plan_);
+      search.add_figures(plan_, choices_.mode);
       check_fits();
     }
   }
   reset_peaks_on(device_);
 }
 
-std::vector<AllowedWay> allowed_ways(const TrainConfig& config, const Allowed& allowed) {
-  const bool may_update = allowed.update_inside && config.update == "after";
-  const bool may_shrink = allowed.lean_state && config.optimizer_state == "fp32" &&
-                          config.optimizer != "adafactor" && config.precision != "fp64";
-  std::vector<AllowedWay> ways;
-  for (const bool inside : {false, true}) {
-    for (const char* state : {"fp32", "bf16", "8bit"}) {
-      const bool lean = state != std::string("fp32");
-      if ((inside && !may_update) || (lean && !may_shrink) || (!inside && !lean)) continue;
-      AllowedWay way{.flags = {}, .config = config};
-      if (inside) {
-        way.config.update = "inside";
-        way.flags = "--update inside";
-      }
-      if (lean) {
-        way.config.optimizer_state = state;
-        way.flags += std::string(way.flags.empty() ? "" : " ") + "--optimizer-state " + state;
-      }
-      ways.push_back(std::move(way));
-    }
-  }
-  return ways;
+ShapeOf BudgetKeeper::shape_of_any() const {
+  return
+      [this, network = make_()](const TrainConfig& config) { return shape_of(config, *network); };
 }
 
-std::vector<plan::Departure> BudgetKeeper::departures(const TrainConfig& config,
-                                                      const std::vector<AllowedWay>& ways) const {
-  std::vector<plan::Departure> all;
-  if (ways.empty()) return all;
-  const auto network = make_();
-  const plan::StepShape asked = shape_of(config, *network);
-  for (const AllowedWay& way : ways) {
-    const plan::StepShape shape = shape_of(way.config, *network);
-    all.push_back({.flags = way.flags,
-                   .optimizer_state = shape.optimizer_state,
-                   .updates_inside = shape.updates_inside,
-                   .goes_back_twice = shape.goes_back_twice,
-                   .less_bytes = asked.other_bytes - shape.other_bytes});
-  }
-  return all;
+plan::JointSearch BudgetKeeper::search_of_allowed() const {
+  return make_search(departures(config_, allowed_ways(config_, choices_.allowed), shape_of_any()));
 }
 
 std::int64_t BudgetKeeper::settle() {
   if (!is_auto() || !choices_.allowed.any()) return 0;
-  plan::JointSearch search =
-      make_search(departures(config_, allowed_ways(config_, choices_.allowed)));
+  plan::JointSearch search = search_of_allowed();
   const plan::JointPlan best = possible(config_, [&] { return search.best(budget_); });
   reset_peaks_on(device_);
   return best.departure ? static_cast<std::int64_t>(*best.departure) + 1 : 0;
 }
 
-// Flags that leave the batch and the network as they are: the first that would fit.
-std::string BudgetKeeper::what_would_help() const {
-  const bool may_divide = processes_.all > 1 && choices_.shard != distributed::Shard::gradients;
-  struct Change {
-    bool divides;
-    const char* flags;
-  };
-  constexpr const char* kInside = "--update inside";
-  constexpr const char* kLean = "--optimizer-state 8bit";
-  constexpr const char* kBoth = "--update inside --optimizer-state 8bit";
-  // Those that change no bits first, then one flag before two.
-  constexpr Change kChanges[] = {{false, kInside}, {true, ""},    {true, kInside}, {false, kLean},
-                                 {false, kBoth},   {true, kLean}, {true, kBoth}};
-  struct Kind {
-    std::vector<AllowedWay> ways;
-    std::optional<plan::JointSearch> search;
-  };
-  Kind kinds[2];  // gradients divided as they are; all of them
-  for (const bool divides : {false, true}) {
-    TrainConfig config = config_;
-    if (divides) config.shard = "gradients";
-    kinds[divides].ways =
-        allowed_ways(config, {.lean_state = true, .update_inside = config.accumulate == 1});
-  }
-  for (const auto& [divides, flags] : kChanges) {
-    auto& [ways, search] = kinds[divides];
-    const auto way =
-        std::find_if(ways.begin(), ways.end(),
-                     [&, wanted = flags](const AllowedWay& one) { return one.flags == wanted; });
-    if ((divides && !may_divide) || (*flags != '\0' && way == ways.end())) continue;
-    if (!search) {
-      TrainConfig config = config_;
-      if (divides) config.shard = "gradients";
-      search.emplace(make_, shape_of(config, *make_()), departures(config, ways));
-    }
-    plan::JointPlan plan =
-        *flags == '\0' ? search->best_whole(budget_)
-                       : search->best_with(static_cast<std::size_t>(way - ways.begin()), budget_);
-    if (*flags == '\0' && !plan.micro.fits) {
-      plan = search->best_in_parts(budget_).value_or(std::move(plan));
-    }
-    if (!plan.micro.fits) continue;
-    const std::string fits =
-        " would fit, in at most " + plan::exact_bytes(plan.micro.smallest_budget);
-    if (divides) {
-      return std::string("; --shard gradients") + (*flags == '\0' ? "" : " ") + flags + fits;
-    }
-    const bool inside = way->config.update != config_.update;
-    const bool lean = way->config.optimizer_state != config_.optimizer_state;
-    return "; " + way->flags + fits + " (--allow " + (lean ? "lean-state" : "") +
-           (lean && inside ? "," : "") + (inside ? "update-inside" : "") +
-           " lets the plan choose it)";
-  }
-  return "";
-}
-
 std::string BudgetKeeper::why_not(const plan::JointPlan& plan) const {
-  std::string why = named() ? "" : "not enough memory (limited by " + limit_.name + "): ";
-  why += plan::does_not_fit(
-      plan.micro, config_.model + (is_auto() ? "" : " in mode " + config_.mode), config_.batch);
-  if (!is_auto() && plan.micro.smallest_budget <= budget_) return why + "; --mode auto would fit";
-  return why + what_would_help();
+  return (named() ? "" : "not enough memory (limited by " + limit_.name + "): ") +
+         plan::does_not_fit(
+             plan.micro, config_.model + (is_auto() ? "" : " in mode " + config_.mode),
+             config_.batch,
+             what_would_help(config_, processes_.all, budget_, make_, shape_of_any()));
 }
 
 void BudgetKeeper::check_fits() {
@@ -265,11 +176,10 @@ void BudgetKeeper::check_fits() {
 
 void BudgetKeeper::plan_by_shapes(
     const std::function<void(plan::JointSearch&, const plan::JointPlan&)>& show) {
-  plan::JointSearch search =
-      make_search(departures(config_, allowed_ways(config_, choices_.allowed)));
+  plan::JointSearch search = search_of_allowed();
   search.use(plan::measure_macs_per_second(device_));
   plan_ = is_auto() ? search.best(budget_) : search.in_mode(choices_.mode, budget_);
-  search.add_figures(plan_);
+  search.add_figures(plan_, choices_.mode);
   show(search, plan_);
 }
 
@@ -285,7 +195,7 @@ plan::JointPlan BudgetKeeper::decide(models::Model& model, std::optional<std::in
                                 .on_message = say_});
     plan = search.best(budget_);
   }
-  if (!plan.micro.fits && !parts) search.add_figures(plan);
+  if (!plan.micro.fits && !parts) search.add_figures(plan, choices_.mode);
   return plan;
 }
 

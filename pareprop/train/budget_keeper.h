@@ -7,17 +7,11 @@
 
 #include "pareprop/memory/free_memory.h"
 #include "pareprop/plan/joint_search.h"
+#include "pareprop/train/allowed_ways.h"
 #include "pareprop/train/train_config.h"
 #include "pareprop/train/training_data.h"
 
 namespace pareprop::train {
-
-// A way to train that a configuration allows beyond what it asks for.
-struct AllowedWay {
-  std::string flags;  // that ask for it
-  TrainConfig config;
-};
-std::vector<AllowedWay> allowed_ways(const TrainConfig& config, const Allowed& allowed);
 
 // How many train together.
 struct Processes {
@@ -42,8 +36,8 @@ class BudgetKeeper {
   // By shapes alone: neither the network nor its memory is needed.
   void expect_to_fit();
 
-  // Which of the ways that the configuration allows (`allow`) is the fastest, by shapes alone: its
-  // number in allowed_ways(), from 1 on; 0: none is faster than what it asks for.
+  // Which of the ways that the configuration allows (`allow`) is the fastest, by shapes alone, or
+  // the leanest where nothing fits: its number in allowed_ways(), from 1 on; 0: what it asks for.
   std::int64_t settle();
 
   // Decides how to train: in mode `auto` the fastest way that fits, timing a few steps of `model`
@@ -73,11 +67,10 @@ class BudgetKeeper {
   plan::JointSearch make_search(std::vector<plan::Departure> allowed = {}) const;
   // Of a run with this configuration; `network` is any that it trains, only its shapes count.
   plan::StepShape shape_of(const TrainConfig& config, const Network& network) const;
-  std::vector<plan::Departure> departures(const TrainConfig& config,
-                                          const std::vector<AllowedWay>& ways) const;
+  ShapeOf shape_of_any() const;
+  plan::JointSearch search_of_allowed() const;
   plan::JointPlan decide(models::Model& model, std::optional<std::int64_t> parts);
   bool fits_at_its_leanest() const;
-  std::string what_would_help() const;
   std::string why_not(const plan::JointPlan& plan) const;
   void check_fits();
   void check_machine(std::int64_t step) const;

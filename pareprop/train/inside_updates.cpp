@@ -30,7 +30,9 @@ void InsideUpdates::begin(TraceRecorder* recorder) {
   changed_ = false;
   finite_ = true;
   travelling_.clear();
-  outside_.clear();
+  waiting_.clear();
+  unsent_ = shares_.all().size();
+  sent_.assign(unsent_, false);
   squares_.assign(shares_.own().size(), 0.0);
   norms_.clear();
   norm_places_.clear();
@@ -58,31 +60,61 @@ void InsideUpdates::take(const BlockGradients& block) {
   }
   if (own.places.empty()) return;
   if (shares_.group().world() == 1) return use(own);
-  if (block.block == TakenGradients::kOutside) {
-    outside_.push_back(std::move(own));
-    return;
-  }
-  const std::size_t before = travelling_.size();
-  send(own);
-  for (std::size_t i = 0; i < before; ++i) receive_first();
+  const std::size_t last = *std::max_element(own.places.begin(), own.places.end());
+  waiting_.emplace(last, std::move(own));
+  send_those_whose_turn_it_is();
 }
 
-void InsideUpdates::send(const Gradients& of_block) {
-  for (int owner = 0; owner < shares_.group().world(); ++owner) {
-    Gradients own;
-    for (std::size_t i = 0; i < of_block.places.size(); ++i) {
-      if (shares_.owner(of_block.places[i]) != owner) continue;
-      own.places.push_back(of_block.places[i]);
-      own.gradients.push_back(of_block.gradients[i]);
-    }
-    if (!own.places.empty()) send_to(owner, std::move(own));
+void InsideUpdates::send_those_whose_turn_it_is() {
+  for (; unsent_ > 0; --unsent_) {
+    const std::size_t place = unsent_ - 1;
+    if (sent_[place] || !shares_.all()[place].second.requires_grad()) continue;
+    const auto next = waiting_.find(place);
+    if (next == waiting_.end()) return;
+    const Gradients own = std::move(next->second);
+    waiting_.erase(next);
+    for (const std::size_t each : own.places) sent_[each] = true;
+    // One travels while the next is computed.
+    while (!travelling_.empty()) receive_first();
+    send(own);
   }
 }
+
+// Large gradients travel alone, so that they need not be copied.
+void InsideUpdates::send(const Gradients& of_block) {
+  constexpr std::size_t kLarge = std::size_t{16} << 10;
+  for (int owner = 0; owner < shares_.group().world(); ++owner) {
+    Gradients small;
+    for (std::size_t i = 0; i < of_block.places.size(); ++i) {
+      if (shares_.owner(of_block.places[i]) != owner) continue;
+      const at::Tensor& gradient = of_block.gradients[i];
+      if (gradient.nbytes() >= kLarge) {
+        send_to(owner, {{of_block.places[i]}, {gradient}});
+        continue;
+      }
+      small.places.push_back(of_block.places[i]);
+      small.gradients.push_back(gradient);
+    }
+    if (!small.places.empty()) send_to(owner, std::move(small));
+  }
+}
+
+namespace {
+
+// Whether nobody else sees what becomes of its memory. Memory of an accelerator would be freed on
+// another stream than it is from.
+bool is_free_to_travel(const at::Tensor& gradient) {
+  return gradient.is_cpu() && gradient.is_contiguous() && gradient.storage().use_count() == 1;
+}
+
+}  // namespace
 
 void InsideUpdates::send_to(int owner, Gradients gradients) {
   Travelling next;
   next.owner = owner;
-  {
+  if (gradients.gradients.size() == 1 && is_free_to_travel(gradients.gradients.front())) {
+    next.flat = gradients.gradients.front().view(-1);
+  } else {
     memory::TagScope tag(memory::Tag::gradients);
     std::vector<at::Tensor> rows;
     for (const at::Tensor& gradient : gradients.gradients) rows.push_back(gradient.reshape(-1));
@@ -147,11 +179,9 @@ void InsideUpdates::use(const Gradients& final) {
 
 void InsideUpdates::finish() {
   at::NoGradGuard no_grad;
-  while (!travelling_.empty()) receive_first();
-  std::sort(outside_.begin(), outside_.end(),
-            [](const Gradients& a, const Gradients& b) { return a.places < b.places; });
-  for (const Gradients& own : outside_) send(own);
-  outside_.clear();
+  // Those that waited for a parameter that got no gradient.
+  for (auto own = waiting_.rbegin(); own != waiting_.rend(); ++own) send(own->second);
+  waiting_.clear();
   while (!travelling_.empty()) receive_first();
 }
 

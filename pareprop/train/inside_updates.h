@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <deque>
+#include <map>
 #include <memory>
 #include <unordered_map>
 #include <vector>
@@ -15,10 +16,11 @@ namespace pareprop::train {
 
 // Steps an optimizer inside the backward pass (Note [Updates inside the backward pass]). The
 // weights get the same bits as from Optimizer::step() after it. Among several processes the
-// gradients of a block are averaged first, while the block below is computed; those outside of the
-// stacks wait for the end of the pass, so that all processes send in the same order. Where state is
-// divided (Note [Shares]), the owner of a parameter alone gets the mean and updates it; the others
-// have its weights after Shares::gather_weights().
+// gradients of a block, or of one parameter outside of the stacks, are averaged first, while those
+// below are computed. All processes send in the same order, from the last parameter of the network
+// to the first, whatever autograd has ready first; a gradient that comes before its turn waits.
+// Where state is divided (Note [Shares]), the owner of a parameter alone gets the mean and updates
+// it; the others have its weights after Shares::gather_weights().
 class InsideUpdates {
  public:
   // The optimizer is that of shares.own(). All outlive it.
@@ -58,6 +60,7 @@ class InsideUpdates {
 
   void begin(TraceRecorder* recorder);
   void take(const BlockGradients& block);
+  void send_those_whose_turn_it_is();
   void send(const Gradients& of_block);
   void send_to(int owner, Gradients gradients);
   void receive_first();
@@ -74,7 +77,9 @@ class InsideUpdates {
   bool measuring_ = false, changed_ = false, finite_ = true;
   double learning_rate_ = 0.0, gradient_factor_ = 1.0;
   std::deque<Travelling> travelling_;
-  std::vector<Gradients> outside_;        // of several processes: they wait for the end
+  std::map<std::size_t, Gradients> waiting_;  // for their turn, by the last of their places
+  std::vector<bool> sent_;                    // a place
+  std::size_t unsent_ = 0;                // places from this one on were sent, or are not trained
   std::vector<double> squares_;           // on the CPU, one a parameter of own()
   std::vector<at::Tensor> norms_;         // on an accelerator, of one gradient each
   std::vector<std::size_t> norm_places_;  // of which parameter of own()

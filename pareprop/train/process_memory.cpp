@@ -27,18 +27,24 @@ std::vector<at::Tensor> trained(std::vector<at::Tensor> weights) {
 }
 
 // Copies of gradients that travel to other processes.
-std::int64_t travelling_bytes(const Network& network, const PlannedProcess& process) {
+std::int64_t travelling_bytes(const Network& network, const PlannedProcess& process,
+                              c10::Device device) {
   if (process.all == 1) return 0;
-  const std::int64_t all = bytes_of(trained(network.weights()));
+  const std::vector<at::Tensor> weights = trained(network.weights());
+  const std::int64_t all = bytes_of(weights);
   const std::int64_t outside = all - bytes_of(trained(network.block_weights()));
   if (process.update == Update::inside) {
-    // Of two blocks; those outside of the stacks wait for the end of the pass.
+    // Of a block, or of one parameter outside of the stacks; an accelerator has copies of the next
+    // as well.
     std::int64_t largest = 0;
+    for (const at::Tensor& weight : weights) {
+      largest = std::max(largest, static_cast<std::int64_t>(weight.nbytes()));
+    }
     for (const Stack& stack : network.stacks()) {
       if (stack->depth() > 0)
         largest = std::max(largest, bytes_of(trained(stack->parameters())) / stack->depth());
     }
-    return 2 * std::max(largest, outside);
+    return device.is_cpu() ? largest : 2 * largest;
   }
   if (process.shard != Shard::gradients || process.accumulates) return all;
   // One bucket of each owner is being filled, and one travels.
@@ -59,9 +65,9 @@ int fullest_rank(const std::vector<at::Tensor>& weights, int processes) {
 void divide(plan::StepShape& shape, const Network& network, const PlannedProcess& process) {
   PlannedProcess in_parts = process;
   in_parts.accumulates = true;
-  const std::int64_t travelling = travelling_bytes(network, process);
+  const std::int64_t travelling = travelling_bytes(network, process, shape.device);
   shape.other_bytes += travelling;
-  shape.parts_bytes = travelling_bytes(network, in_parts) - travelling;
+  shape.parts_bytes = travelling_bytes(network, in_parts, shape.device) - travelling;
   shape.updates_inside = process.update == Update::inside;
   shape.accumulates = process.accumulates;
   if (!divides(process)) return;

@@ -89,7 +89,16 @@ TEST(BenchSweep, BudgetsAreRows) {
   EXPECT_EQ(rows[2]["mode"], "auto");
   EXPECT_EQ(rows[2]["budget_bytes"], 100 << 20);
   EXPECT_LE(rows[2]["peak_bytes"], 100 << 20);
+  EXPECT_EQ(rows[2]["smallest_budget_bytes"], 0);
   EXPECT_EQ(rows[3]["fits"], false);
+  const std::int64_t least = rows[3]["smallest_budget_bytes"];
+  EXPECT_GT(least, 1024);
+  const auto people = run_program(bench({"--budget", std::to_string(least) + "B,1KiB"}));
+  expect_success(people);
+  EXPECT_NE(people.out.find("auto 1.0 KiB: the smallest budget for this batch is"),
+            std::string::npos)
+      << people.out;
+  EXPECT_EQ(people.out.find("too large"), people.out.rfind("too large")) << people.out;
 }
 
 // Nothing is written, and one line says why.

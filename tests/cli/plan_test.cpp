@@ -102,7 +102,44 @@ TEST(Plan, WhatDoesNotFitIsSaidWithWhatWould) {
 
   const Outcome nothing = plan({"--model", "vit_cifar", "--batch", "4", "--budget", "1MiB"});
   EXPECT_EQ(nothing.code, 1);
-  EXPECT_NE(nothing.err.find("not even one sample fits"), std::string::npos) << nothing.err;
+  EXPECT_NE(nothing.err.find("not even one sample fits: use a smaller network or more memory"),
+            std::string::npos)
+      << nothing.err;
+}
+
+TEST(Plan, NamesTheAllowanceThatWouldFit) {
+  const auto refusal = [](const char* budget, std::vector<std::string> more) {
+    more.insert(more.end(), {"--model", "vit_cifar", "--batch", "1", "--budget", budget});
+    const Outcome outcome = plan(more);
+    EXPECT_EQ(outcome.code, 1);
+    return outcome.err;
+  };
+  const auto expect_has = [](const std::string& words, const std::string& part) {
+    EXPECT_NE(words.find(part), std::string::npos) << words;
+  };
+  const std::string lean = refusal("13500KiB", {});
+  expect_has(lean, "mostly optimizer; --optimizer-state 8bit would fit, in at most ");
+  expect_has(lean, " (--allow lean-state lets the plan choose it)\n");
+  EXPECT_EQ(lean.find("use a smaller network"), std::string::npos) << lean;
+  expect_has(refusal("11MiB", {}), "--update inside --optimizer-state 8bit would fit");
+  expect_has(refusal("14MiB", {"--processes", "4"}), "; --shard gradients would fit");
+  EXPECT_EQ(refusal("13500KiB", {"--optimizer", "none", "--precision", "fp64"}).find("would fit"),
+            std::string::npos);
+}
+
+TEST(Plan, UpdatesInsideGoBackOnceWithoutClipping) {
+  const auto seconds = [](std::vector<std::string> more) {
+    more.insert(more.end(), {"--model", "vit_cifar", "--batch", "4", "--update", "inside",
+                             "--budget", "1GiB", "--json", "-"});
+    const auto answer = json_of(plan(more));
+    return std::pair(answer.at("predicted_peak_bytes").get<std::int64_t>(),
+                     answer.at("command").get<std::string>());
+  };
+  const auto [clipped, usual] = seconds({});
+  const auto [unclipped, command] = seconds({"--clip", "0"});
+  EXPECT_LT(unclipped, clipped) << "a graph that is gone back over twice is kept longer";
+  EXPECT_EQ(usual.find("--clip"), std::string::npos);
+  EXPECT_NE(command.find(" --clip 0 "), std::string::npos) << command;
 }
 
 TEST(Plan, OfANetworkThatNoMachineHereCouldHold) {
@@ -260,6 +297,7 @@ TEST(Plan, BadInputIsNamed) {
       {{"--budget", "8"}, "the unit is missing"},
       {{"--budget", "8G"}, "'g' is not a unit"},
       {{"--batch", "0"}, "--batch: expected 1 or more, got 0"},
+      {{"--clip", "-1"}, "--clip: expected 0 or more, got -1"},
       {{"--accumulate", "0"}, "--accumulate: expected 1 or more, got 0"},
       {{"--optimizer", "lion"}, "--optimizer: expected adamw, sgd or adafactor, got 'lion'"},
       {{"--optimizer-state", "4bit"}, "--optimizer-state: expected fp32, bf16 or 8bit"},

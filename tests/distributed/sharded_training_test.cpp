@@ -3,10 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <tuple>
 
 #include "pareprop/io/safetensors.h"
+#include "pareprop/models/registry.h"
 #include "tests/distributed/worker_process.h"
 
 namespace pareprop::distributed {
@@ -88,6 +91,12 @@ class ShardedTraining : public ::testing::Test {
   std::int64_t optimizer_bytes(const std::string& name, int rank) const {
     std::int64_t bytes = -1;
     std::ifstream(folder_ / name / ("optimizer_bytes-" + std::to_string(rank))) >> bytes;
+    return bytes;
+  }
+  // The most that gradients took in the process of this rank.
+  std::int64_t gradient_bytes(const std::string& name, int rank) const {
+    std::int64_t bytes = -1;
+    std::ifstream(folder_ / name / ("gradient_bytes-" + std::to_string(rank))) >> bytes;
     return bytes;
   }
   std::string out(const std::string& name) const { return (folder_ / name).string(); }
@@ -214,6 +223,78 @@ TEST_F(ShardedTraining, GoesOnWithAnotherNumberOfProcessesAndAnotherDivision) {
       fs::exists(folder_ / "changed1/checkpoints/step-00000012/optimizer-3-of-3.safetensors"));
   EXPECT_TRUE(fs::exists(folder_ / "changed1/checkpoints/step-00000008/optimizer.safetensors"));
   EXPECT_TRUE(fs::exists(folder_ / "changed0/checkpoints/step-00000012/optimizer.safetensors"));
+}
+
+TEST_F(ShardedTraining, UpdatesInsideGiveTheBitsOfUpdatesAfterInEveryFamily) {
+  const Fields common = {{"clip", "0"},      {"steps", "50"},      {"initial_std", "0.1"},
+                         {"dropout", "0.1"}, {"drop_path", "0.1"}, {"batch", "2"}};
+  const std::vector<Fields> families = {{{"model", "vit_cifar"}, {"width", "16"}, {"depth", "2"}},
+                                        {{"model", "swin_cifar"}, {"width", "24"}, {"depth", "1"}},
+                                        {{"model", "mvit_cifar"}, {"width", "16"}, {"depth", "2"}},
+                                        {{"model", "roberta_base"},
+                                         {"width", "24"},
+                                         {"depth", "2"},
+                                         {"data", "persuasion"},
+                                         {"vocabulary", "300"},
+                                         {"seq_len", "16"}}};
+  std::vector<Run> runs;
+  for (const Fields& family : families) {
+    for (const char* mode : {"reprop", "pareprop"}) {
+      for (const char* update : {"after", "inside"}) {
+        Run one{family.front().second + " " + mode + " " + update, common};
+        one.fields.insert(one.fields.end(), family.begin(), family.end());
+        one.fields.insert(one.fields.end(), {{"mode", mode}, {"update", update}});
+        if (mode == std::string("reprop")) one.fields.emplace_back("steps", "8");
+        runs.push_back(std::move(one));
+      }
+    }
+  }
+  ASSERT_EQ(run(2, runs), 0) << said_;
+  for (std::size_t i = 0; i < runs.size(); i += 2) {
+    ASSERT_FALSE(weights_of(runs[i].name).empty());
+    EXPECT_TRUE(weights_of(runs[i + 1].name) == weights_of(runs[i].name)) << runs[i].name;
+    EXPECT_EQ(losses(runs[i + 1].name), losses(runs[i].name)) << runs[i].name;
+  }
+}
+
+TEST_F(ShardedTraining, UpdatesInsideHoldTheGradientsOfTwoBlocksAndOneTensor) {
+  std::vector<Run> runs;
+  std::vector<std::int64_t> most;
+  for (const auto& [model, width, depth] : std::vector<std::tuple<std::string, int, int>>{
+           {"vit_cifar", 64, 12}, {"swin_cifar", 48, 2}, {"mvit_cifar", 32, 2}}) {
+    std::int64_t block = 0, tensor = 0;
+    const auto network = models::make_model(
+        model, {.depths = {depth}, .width = width, .classes = 10}, {.device = at::kMeta});
+    for (const Stack& stack : network->stacks()) {
+      std::int64_t bytes = 0;
+      for (const at::Tensor& weight : stack->parameters()) {
+        bytes += static_cast<std::int64_t>(weight.nbytes());
+      }
+      block = std::max(block, bytes / std::max(1, stack->depth()));
+    }
+    for (const at::Tensor& weight : network->weights()) {
+      tensor = std::max(tensor, static_cast<std::int64_t>(weight.nbytes()));
+    }
+    for (const char* shard : {"none", "state"}) {
+      runs.push_back({model + " " + shard,
+                      {{"model", model},
+                       {"width", std::to_string(width)},
+                       {"depth", std::to_string(depth)},
+                       {"mode", "reprop"},
+                       {"update", "inside"},
+                       {"clip", "0"},
+                       {"steps", "2"},
+                       {"shard", shard}}});
+      most.push_back(2 * block + tensor);
+    }
+  }
+  ASSERT_EQ(run(2, runs), 0) << said_;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    for (const int rank : {0, 1}) {
+      EXPECT_GT(gradient_bytes(runs[i].name, rank), most[i] / 4) << runs[i].name;
+      EXPECT_LE(gradient_bytes(runs[i].name, rank), most[i]) << runs[i].name;
+    }
+  }
 }
 
 TEST_F(ShardedTraining, RefusesAnotherBatchThanTheProcessesCallFor) {

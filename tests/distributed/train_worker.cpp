@@ -158,7 +158,7 @@ void limit_files(std::size_t bytes) {
 
 // A short run with these fields: OUT KEY VALUE KEY VALUE... Beside what a run writes, OUT has the
 // losses and norms of its steps, with all their digits, and of each rank the bytes of the
-// optimizer.
+// optimizer and the most that gradients took.
 void run_with_fields(ProcessGroup& group, const Arguments& a) {
   const std::string& out = a.at(0);
   train::TrainConfig config = train::testing::small_config(out);
@@ -177,6 +177,8 @@ void run_with_fields(ProcessGroup& group, const Arguments& a) {
   const train::TrainResult result = train::train(config, group);
   std::ofstream(out + "/optimizer_bytes-" + std::to_string(group.rank()))
       << result.memory.live_of(memory::Tag::optimizer);
+  std::ofstream(out + "/gradient_bytes-" + std::to_string(group.rank()))
+      << result.memory.peak_of(memory::Tag::gradients);
   if (group.rank() != 0) return;
   std::ofstream losses(out + "/losses");
   losses << std::hexfloat;

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <memory>
 #include <random>
 
 #include "pareprop/models/registry.h"
@@ -20,14 +22,14 @@ MakeNetwork network_named(const std::string& name, const models::Overrides& over
   return [=] { return models::make_model(name, overrides, {.device = at::kMeta}); };
 }
 
-TEST(PartCounts, AreDivisorsThatGrowByTwoAtLeast) {
+TEST(PartCounts, AreAllDivisors) {
   using Counts = std::vector<std::int64_t>;
   EXPECT_EQ(part_counts(1), Counts({1}));
   EXPECT_EQ(part_counts(2), Counts({1, 2}));
   EXPECT_EQ(part_counts(7), Counts({1, 7}));
-  EXPECT_EQ(part_counts(12), Counts({1, 2, 4, 12}));
-  EXPECT_EQ(part_counts(15), Counts({1, 3, 15}));
-  EXPECT_EQ(part_counts(32), Counts({1, 2, 4, 8, 16, 32}));
+  EXPECT_EQ(part_counts(12), Counts({1, 2, 3, 4, 6, 12}));
+  EXPECT_EQ(part_counts(15), Counts({1, 3, 5, 15}));
+  EXPECT_EQ(part_counts(36), Counts({1, 2, 3, 4, 6, 9, 12, 18, 36}));
 }
 
 // One way to cut the batch, to keep the optimizer's state and to step.
@@ -91,7 +93,7 @@ TEST(JointSearch, IsTheFastestOfAllChoicesOfAllOptions) {
 // The search itself, against each of its options alone.
 TEST(JointSearch, TakesThePartsThatAreTheFastest) {
   for (const char* name : {"vit_cifar", "swin_cifar"}) {
-    constexpr std::int64_t kBatch = 48;
+    constexpr std::int64_t kBatch = 24;
     JointSearch search(network_named(name), {.batch = kBatch, .input_bytes = 12288});
     const std::int64_t stored = search.in_mode(Mode::stored, 0).micro.predicted.at_most;
     JointPlan leanest = search.best(0);
@@ -101,7 +103,7 @@ TEST(JointSearch, TakesThePartsThatAreTheFastest) {
     EXPECT_FALSE(search.best(least - 1).micro.fits) << name;
     Seconds last{1e30};
     bool cut = false;
-    for (int eighths = 0; eighths <= 8; ++eighths) {
+    for (const int eighths : {0, 1, 2, 4, 8}) {
       const std::int64_t budget = least + (stored - least) * eighths / 8;
       const JointPlan best = search.best(budget);
       ASSERT_TRUE(best.micro.fits) << name << " " << eighths;
@@ -201,7 +203,141 @@ TEST(JointSearch, TakesWhatIsAllowedWhereItHelpsOnly) {
   EXPECT_EQ(search.best_with(1, stored).parts, 1) << "gradients are not kept between parts";
   const JointPlan none = search.best(1000);
   EXPECT_FALSE(none.micro.fits);
-  EXPECT_FALSE(none.departure);
+  EXPECT_EQ(none.departure, std::optional<std::size_t>(0)) << "the leanest";
+}
+
+// Some ways to compute a part, and what the planner of exactly such a step says of them.
+struct WayToStep {
+  std::unique_ptr<Planner> planner;
+  std::int64_t parts = 1;
+  bool twice = false;
+  std::vector<StepPlan> steps = {};
+  std::vector<std::int64_t> bytes = {};
+
+  void add(StepPlan step) {
+    bytes.push_back(planner->predict(step).at_most);
+    steps.push_back(std::move(step));
+  }
+};
+
+// The whole network in each mode, and in each policy that has no mode.
+void add_uniform_steps(WayToStep& way) {
+  const Network& network = way.planner->network();
+  for (const Mode mode : network.modes()) way.add(way.planner->all(mode));
+  if (network.plain()) return;
+  StepPlan step = way.planner->recomputing(false);
+  step.recompute_between = true;
+  for (const Policy policy : {Policy::reverse, Policy::products, Policy::anchor}) {
+    for (StackPlan& stack : step.stacks) stack.policies.assign(stack.policies.size(), policy);
+    way.add(step);
+  }
+}
+
+// One for each number of parts and departure.
+std::vector<WayToStep> all_ways(const MakeNetwork& make, const StepShape& whole,
+                                const std::vector<Departure>& departures) {
+  std::vector<WayToStep> ways;
+  for (std::size_t d = 0; d <= departures.size(); ++d) {
+    StepShape shape = whole;
+    if (d > 0) {
+      const Departure& own = departures[d - 1];
+      shape.optimizer_state = own.optimizer_state;
+      shape.updates_inside = own.updates_inside;
+      shape.goes_back_twice = own.goes_back_twice;
+      shape.other_bytes -= own.less_bytes;
+    }
+    for (std::int64_t parts = 1; parts <= whole.batch; ++parts) {
+      if (whole.batch % parts != 0 || (parts > 1 && shape.updates_inside)) continue;
+      ways.push_back({.planner = std::make_unique<Planner>(make, part_of(shape, parts)),
+                      .parts = parts,
+                      .twice = shape.goes_back_twice});
+      add_uniform_steps(ways.back());
+    }
+  }
+  return ways;
+}
+
+TEST(JointSearch, NothingThatFitsIsFaster) {
+  struct Tried {
+    const char* model;
+    models::Overrides overrides;
+    std::int64_t batch;
+  };
+  const std::vector<Departure> departures = {
+      {.flags = "lean", .optimizer_state = copies_of_weights(1)},
+      {.flags = "inside", .optimizer_state = copies_of_weights(2), .updates_inside = true},
+      {.flags = "both",
+       .optimizer_state = {},
+       .updates_inside = true,
+       .goes_back_twice = true,
+       .less_bytes = 10'000}};
+  int in_odd_parts = 0, departed = 0, none = 0;
+  for (const Tried& c : {Tried{"vit_cifar", {.depths = {3}, .width = 32}, 12},
+                         Tried{"vit_cifar", {.depths = {2}, .width = 64}, 15},
+                         Tried{"swin_cifar", {.depths = {1}, .width = 24}, 6},
+                         Tried{"vit_cifar", {.depths = {2}, .width = 32, .plain = true}, 9}}) {
+    const MakeNetwork make = network_named(c.model, c.overrides);
+    const StepShape whole{.batch = c.batch, .other_bytes = 20'000, .input_bytes = 12288};
+    JointSearch search(make, whole, departures);
+    const std::vector<WayToStep> ways = all_ways(make, whole, departures);
+    const std::int64_t stored = search.in_mode(Mode::stored, 0).micro.predicted.at_most;
+    for (const double share : {0.1, 0.15, 0.2, 0.3, 0.5, 0.8}) {
+      const std::int64_t budget = std::llround(share * static_cast<double>(stored));
+      SCOPED_TRACE(std::string(c.model) + " " + std::to_string(c.batch) + " " +
+                   std::to_string(share));
+      const JointPlan best = search.best(budget);
+      Seconds fastest{1e30};
+      for (const WayToStep& way : ways) {
+        const auto consider = [&](const StepPlan& step) {
+          Seconds taken = search.seconds(step, way.parts);
+          if (way.twice) {
+            taken = 2.0 * taken - search.seconds(way.planner->all(Mode::stored), way.parts) / 3.0;
+          }
+          fastest = std::min(fastest, taken);
+        };
+        for (std::size_t i = 0; i < way.steps.size(); ++i) {
+          if (way.bytes[i] <= budget) consider(way.steps[i]);
+        }
+        const Plan planned = way.planner->plan_step(budget);
+        if (planned.fits) consider(planned.step);
+      }
+      ASSERT_EQ(best.micro.fits, fastest < Seconds{1e30});
+      none += !best.micro.fits;
+      if (!best.micro.fits) continue;
+      EXPECT_LE(best.micro.predicted.at_most, budget);
+      EXPECT_LE(best.seconds.count, fastest.count * (1.0 + 1e-6));
+      in_odd_parts += best.parts % 2 == 1 && best.parts > 1;
+      departed += best.departure.has_value();
+    }
+  }
+  EXPECT_GT(in_odd_parts, 0);
+  EXPECT_GT(departed, 0);
+  EXPECT_GT(none, 0);
+}
+
+TEST(JointSearch, FiguresAreThoseOfWhatIsAllowed) {
+  const Departure lean{.flags = "lean", .optimizer_state = {}, .updates_inside = true};
+  const MakeNetwork make = network_named("vit_cifar");
+  JointSearch asked(make, {.batch = 8}), search(make, {.batch = 8}, {lean});
+  const auto least_of = [](JointSearch& one) {
+    JointPlan plan = one.best(0);
+    EXPECT_FALSE(plan.micro.fits);
+    one.add_figures(plan);
+    return plan.micro.smallest_budget;
+  };
+  const std::int64_t least = least_of(search), before = least_of(asked);
+  ASSERT_LT(least, before);
+  EXPECT_FALSE(search.best(least - 1).micro.fits);
+  EXPECT_TRUE(search.best(least).micro.fits);
+  JointPlan plan = search.best(before - 1);
+  ASSERT_TRUE(plan.micro.fits);
+  search.add_figures(plan);
+  EXPECT_EQ(plan.micro.smallest_budget, least);
+  EXPECT_GE(plan.micro.largest_batch, 8);
+  const auto down = search.next_down(plan);
+  ASSERT_TRUE(down);
+  EXPECT_TRUE(down->plan.micro.fits);
+  EXPECT_GT(down->bytes, 0);
 }
 
 TEST(JointSearch, UpdatesInsideAreNotCut) {

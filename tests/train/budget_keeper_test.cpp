@@ -214,6 +214,45 @@ TEST_F(BudgetKeeperTest, SaysWhichFlagsWouldFit) {
   EXPECT_NE(advice("3MiB").find("does not fit"), std::string::npos);
 }
 
+// What is advised is done: then the run fits.
+TEST_F(BudgetKeeperTest, AdviceInAModeIsOfThatModeOrNamesAnother) {
+  config_.steps = 1;
+  const auto refusal = [&] { return message_of<std::invalid_argument>([&] { run(); }); };
+  config_.batch = 1;
+  config_.mode = "stored";
+  config_.budget = "14MiB";
+  std::string message = refusal();
+  EXPECT_NE(message.find("; --optimizer-state 8bit would fit"), std::string::npos) << message;
+  EXPECT_EQ(message.find("--allow"), std::string::npos) << message;
+  config_.optimizer_state = "8bit";
+  EXPECT_EQ(run().step, 1);
+
+  config_.model = "vit_digits";
+  config_.batch = 8;
+  config_.optimizer_state = "fp32";
+  config_.budget = "5MiB";
+  message = refusal();
+  EXPECT_NE(message.find("; --mode auto --optimizer-state 8bit would fit"), std::string::npos)
+      << message;
+  config_.mode = "auto";
+  config_.optimizer_state = "8bit";
+  EXPECT_EQ(run().step, 1);
+}
+
+TEST_F(BudgetKeeperTest, TheSmallestBudgetOfAModeIsWhereItFits) {
+  config_.steps = 1;
+  config_.batch = 8;
+  config_.mode = "stored";
+  config_.budget = "5MiB";
+  const std::string message = message_of<std::invalid_argument>([&] { run(); });
+  const std::string before = "the smallest budget for this batch is ";
+  const auto begin = message.find('(', message.find(before)), end = message.find(' ', begin);
+  ASSERT_NE(begin, std::string::npos) << message;
+  // A run holds a few hundred bytes besides, which are known when it is made.
+  config_.budget = std::to_string(std::stoll(message.substr(begin + 1, end - begin)) + 1024) + "B";
+  EXPECT_EQ(run().step, 1);
+}
+
 TEST_F(BudgetKeeperTest, WhatCannotFitInTheMachineIsRefusedBeforeTheNetworkIsMade) {
   config_.model = "vit_gigantic";
   config_.batch = 1 << 16;
