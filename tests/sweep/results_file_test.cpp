@@ -124,9 +124,9 @@ TEST_F(ResultsFileTest, NamesADamagedLine) {
 
 TEST_F(ResultsFileTest, ResultsOfAnotherMachineAreNotMixed) {
   const std::string whole = begun();
-  for (Machine other : {Machine{"A slow one", 2, "2.13.0"}, Machine{"A fast one", 4, "2.13.0"},
-                        Machine{"A fast one", 2, "2.12.0"},
-                        Machine{"A fast one", 2, "2.13.0", "An accelerator"}}) {
+  for (Machine other :
+       {Machine{"A slow one", 2, "2.13.0"}, Machine{"A fast one", 4, "2.13.0"},
+        Machine{"A fast one", 2, "2.12.0"}, Machine{"A fast one", 2, "2.13.0", "An accelerator"}}) {
     const std::string why = refusal([&] { ResultsFile file(path_, other); });
     EXPECT_NE(why.find("another machine (A fast one, 2 threads, torch 2.13.0"), std::string::npos)
         << why;
