@@ -28,7 +28,7 @@ class Overlap:
             if not isinstance(stack, Stack):
                 continue
             ignored += [f"{path}.{name}".lstrip(".") for name, _ in stack.named_parameters()]
-            self._watches.append(stack.on_block_gradients(self._send))
+            self._watches += [stack.on_block_gradients(self._send), stack.watch(lambda tasks: self._receive())]
             for parameter in stack.parameters():
                 dist.broadcast(parameter.detach(), 0, group=process_group)
         if not ignored:
@@ -48,10 +48,10 @@ class Overlap:
                 flat = torch.cat([gradient.reshape(-1) for gradient in gradients])
                 flat /= dist.get_world_size(self._group)
                 self._under_way.append((dist.all_reduce(flat, group=self._group, async_op=True), flat, gradients))
-            if block == 0:
-                self._receive()
 
+    @torch.no_grad()
     def _receive(self) -> None:
+        """At the end of the backward pass of a stack."""
         for work, flat, gradients in self._under_way:
             work.wait()
             sizes = [gradient.numel() for gradient in gradients]
