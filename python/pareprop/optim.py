@@ -63,10 +63,15 @@ class _Optimizer(torch.optim.Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 result = closure()
-        for group, engine in zip(self.param_groups, self._engines):
-            self._check_settings(group)
-            engine.update(list(range(len(group["params"]))), float(group["lr"]))
+        for group, engine, rate in zip(self.param_groups, self._engines, self._rates()):
+            engine.update(list(range(len(group["params"]))), rate)
         return result
+
+    def _rates(self) -> list[float]:
+        """The learning rates of the parameter groups."""
+        for group in self.param_groups:
+            self._check_settings(group)
+        return [float(group["lr"]) for group in self.param_groups]
 
     def _check_settings(self, group: dict[str, Any]) -> None:
         if group["_made_with"] != self._settings(group):
@@ -182,16 +187,15 @@ def update_inside(optimizer: _Optimizer, model: torch.nn.Module) -> Iterator[Non
             loss = criterion(model(x), y)
             loss.backward()  # the weights have changed; there is nothing to step or to zero
 
-    The forward pass must be inside too. Gradients cannot be clipped or accumulated this way. The weights get the same
-    bits as from `optimizer.step()` after the pass.
+    The forward pass must be inside too. Learning rates are those at the time of the backward pass. Gradients cannot be
+    clipped or accumulated this way. The weights get the same bits as from `optimizer.step()` after the pass.
     """
     from ._stack import Stack
     from .models import Model
 
     if not isinstance(optimizer, _Optimizer):
         raise TypeError(f"update_inside: expected an optimizer of pareprop.optim, got {type(optimizer).__name__}")
-    for group in optimizer.param_groups:
-        optimizer._check_settings(group)
+    optimizer._rates()  # so that settings that were changed are refused here
     owners: list[Union[Stack, Model]] = [part for part in model.modules() if isinstance(part, (Stack, Model))]
     if not owners:
         raise ValueError("update_inside: the model has no pareprop.Stack and is none of pareprop.models")
@@ -205,8 +209,13 @@ def update_inside(optimizer: _Optimizer, model: torch.nn.Module) -> Iterator[Non
         if len(engines) != len(owners):
             raise ValueError("update_inside: give it the network of pareprop.models itself, not a model that has it")
         network = _core.Network(engines, list(model.parameters()), lambda samples: None)
-    rates = [(engine, float(group["lr"])) for engine, group in zip(optimizer._engines, optimizer.param_groups)]
-    taker = _core.StepInside(network, rates)
+
+    def rates() -> list[float]:
+        # What torch's schedulers ask for: without it they warn that the optimizer has not stepped yet.
+        optimizer._opt_called = True  # type: ignore[attr-defined]
+        return optimizer._rates()
+
+    taker = _core.StepInside(network, optimizer._engines, rates)
     for owner in owners:
         owner._taker = taker
     try:

@@ -1,7 +1,9 @@
 """The lean optimizers as optimizers of torch."""
 
+import contextlib
 import copy
 import io
+import warnings
 
 import pytest
 import torch
@@ -85,6 +87,21 @@ def test_training_goes_on_bit_for_bit(state, how):
     assert all(map(torch.equal, model.parameters(), twin.parameters()))
 
 
+def test_a_copied_optimizer_has_the_parameters_of_a_copied_network_of_ours():
+    model = pareprop.models.create("vit_tiny", depths=1, width=48, image_size=32, classes=5)
+    images, labels, _ = model.example(2)
+    optimizer = AdamW(model.parameters())
+    twin, resumed = copy.deepcopy((model, optimizer))
+    before = next(model.parameters()).clone()
+    for own, stepping in ((model, optimizer), (twin, resumed)):
+        own.loss(images, labels).backward()
+        stepping.step()
+    assert all(map(torch.equal, twin.parameters(), model.parameters()))
+    assert not torch.equal(next(twin.parameters()), before)
+    with pytest.raises(RuntimeError, match="copy the model first"):
+        copy.deepcopy((optimizer, model))
+
+
 def test_groups_schedulers_and_mistakes():
     model = net()
     optimizer = AdamW(
@@ -154,6 +171,32 @@ def test_updates_inside_of_a_network_of_ours():
                 optimizer.zero_grad()
                 model.loss(input, target).backward()
                 optimizer.step()
+        weights.append(list(model.parameters()))
+    assert all(map(torch.equal, *weights))
+
+
+def test_updates_inside_follow_the_learning_rate():
+    x, weights = torch.randn(2, 5, 8), []
+    for inside in (False, True):
+        model = Net()
+        optimizer = SGD(model.parameters(), 0.1)
+        scheduler = torch.optim.lr_scheduler.MultiplicativeLR(optimizer, lambda epoch: 0.5)
+        with update_inside(optimizer, model) if inside else contextlib.nullcontext(), warnings.catch_warnings():
+            warnings.simplefilter("error")
+            for _ in range(3):
+                loss_of(*model(x)).backward()
+                if not inside:
+                    optimizer.step()
+                    optimizer.zero_grad()
+                scheduler.step()
+            before = model.embed.weight.clone()
+            optimizer.param_groups[0]["lr"] = 0.0
+            if inside:
+                loss_of(*model(x)).backward()
+                assert torch.equal(model.embed.weight, before)
+                optimizer.param_groups[0]["momentum"] = 0.5
+                with pytest.raises(ValueError, match="only 'lr' can be changed"):
+                    loss_of(*model(x)).backward()
         weights.append(list(model.parameters()))
     assert all(map(torch.equal, *weights))
 
