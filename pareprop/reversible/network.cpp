@@ -106,7 +106,7 @@ void Network::set_numerics(Precision precision, Arithmetic arithmetic) {
 std::vector<at::Tensor> Network::block_weights() const {
   std::unordered_map<const c10::TensorImpl*, int> users;
   for (const Stack& stack : stacks()) {
-    for (const at::Tensor& weight : stack->parameters()) ++users[weight.unsafeGetTensorImpl()];
+    for (const at::Tensor& weight : stack->weights()) ++users[weight.unsafeGetTensorImpl()];
   }
   std::vector<at::Tensor> own;
   for (const at::Tensor& weight : weights()) {

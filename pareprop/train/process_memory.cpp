@@ -36,7 +36,7 @@ std::int64_t travelling_bytes(const Network& network, const PlannedProcess& proc
     std::int64_t largest = 0;
     for (const Stack& stack : network.stacks()) {
       if (stack->depth() > 0)
-        largest = std::max(largest, bytes_of(trained(stack->parameters())) / stack->depth());
+        largest = std::max(largest, bytes_of(trained(stack->weights())) / stack->depth());
     }
     return 2 * std::max(largest, outside);
   }

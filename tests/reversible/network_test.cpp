@@ -75,6 +75,20 @@ TEST(StackNetwork, AStepWithoutABackwardPassIsAnError) {
   EXPECT_THROW(StackNetwork({}, {}, nullptr), std::invalid_argument);
 }
 
+TEST(StackNetwork, WeightsOfCallablesAreBlockWeights) {
+  const at::Tensor own = at::ones({4}).requires_grad_(true);
+  const at::Tensor shared = at::ones({4}).requires_grad_(true);
+  const auto branch = [](const at::Tensor& weight) {
+    return Branch([weight](const at::Tensor& x, const BranchCall&) { return x.mul(weight); },
+                  {weight});
+  };
+  const Stack first({{branch(own), branch(shared)}, {branch(own), branch(own)}});
+  const Stack second({{branch(shared), branch(shared)}});
+  const StackNetwork network({first, second}, {own, shared}, [](auto...) {});
+  ASSERT_EQ(network.block_weights().size(), 1u);
+  EXPECT_TRUE(network.block_weights().front().is_same(own));
+}
+
 TEST(NetworkRestored, PutsPlanOptionsAndExecutorBack) {
   TwoStacks two;
   const StepPlan before = two.network.plan();
