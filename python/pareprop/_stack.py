@@ -226,6 +226,7 @@ class Stack(torch.nn.Module):
         # Of all engines, so that calls of an engine that has been replaced are watched too.
         self._observers = _core.Observers()
         self._taker: Optional[_core.GradientTaker] = None
+        self._sends_gradients = False  # to other processes, until the end of a backward pass
         self._engine: Optional[_core.Stack] = None
         self._engine_key: object = None
         self._make_engine([], ("", ()), "fp32", self._plan)  # so that a plan that does not fit is refused here
@@ -421,6 +422,7 @@ class Stack(torch.nn.Module):
             "_engine_key": None,
             "_watches": [],
             "_observers": None,
+            "_sends_gradients": False,
             "_taker": None,
         }
 

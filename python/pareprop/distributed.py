@@ -23,12 +23,15 @@ class Overlap:
         self._sync = True
         self._under_way: list[tuple[Any, Tensor, list[Tensor]]] = []
         self._watches: list[WatchHandle] = []
+        self._stacks: list[Stack] = []
         ignored: list[str] = []
         for path, stack in model.named_modules():
             if not isinstance(stack, Stack):
                 continue
             ignored += [f"{path}.{name}".lstrip(".") for name, _ in stack.named_parameters()]
             self._watches += [stack.on_block_gradients(self._send), stack.watch(lambda tasks: self._receive())]
+            stack._sends_gradients = True
+            self._stacks.append(stack)
             for parameter in stack.parameters():
                 dist.broadcast(parameter.detach(), 0, group=process_group)
         if not ignored:
@@ -72,6 +75,8 @@ class Overlap:
         """Ends it. A DistributedDataParallel that was made with it must not be used any more."""
         for watch in self._watches:
             watch.remove()
+        for stack in self._stacks:
+            stack._sends_gradients = False
 
 
 def overlap(model: torch.nn.Module, process_group: Optional[Any] = None) -> Overlap:

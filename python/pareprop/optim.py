@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Optional, Union
@@ -178,6 +179,27 @@ class Adafactor(_Optimizer):
         super().__init__(params, {"lr": lr, "weight_decay": weight_decay}, "fp32", seed)
 
 
+def _of_blocks(model: torch.nn.Module) -> list[Tensor]:
+    """Parameters whose gradients a stack may give away as soon as they are final: nothing else uses them, they have no
+    hooks, and their gradients are not being sent to other processes."""
+    from ._stack import Stack
+
+    modules = list(model.named_modules(remove_duplicate=False))
+    stacks = {path: module for path, module in modules if isinstance(module, Stack)}
+    inside = {id(parameter): parameter for stack in stacks.values() for parameter in stack.parameters()}
+    users = Counter(id(parameter) for stack in set(stacks.values()) for parameter in stack.parameters())
+    for path, module in modules:
+        if any(not stack or path == stack or path.startswith(stack + ".") for stack in stacks):
+            continue
+        users.update(id(parameter) for parameter in module._parameters.values())
+    kept = {id(parameter) for stack in stacks.values() if stack._sends_gradients for parameter in stack.parameters()}
+    return [
+        parameter
+        for key, parameter in inside.items()
+        if users[key] == 1 and key not in kept and parameter.requires_grad and not parameter._backward_hooks
+    ]
+
+
 @contextmanager
 def update_inside(optimizer: _Optimizer, model: torch.nn.Module) -> Iterator[None]:
     """Within it a backward pass steps the optimizer block by block, as soon as the gradients of a block are final, and
@@ -188,7 +210,8 @@ def update_inside(optimizer: _Optimizer, model: torch.nn.Module) -> Iterator[Non
             loss.backward()  # the weights have changed; there is nothing to step or to zero
 
     The forward pass must be inside too. Learning rates are those at the time of the backward pass. Gradients cannot be
-    clipped or accumulated this way. The weights get the same bits as from `optimizer.step()` after the pass.
+    clipped or accumulated this way, and a stack is called once in a step. The weights get the same bits as from
+    `optimizer.step()` after the pass.
     """
     from ._stack import Stack
     from .models import Model
@@ -196,6 +219,11 @@ def update_inside(optimizer: _Optimizer, model: torch.nn.Module) -> Iterator[Non
     if not isinstance(optimizer, _Optimizer):
         raise TypeError(f"update_inside: expected an optimizer of pareprop.optim, got {type(optimizer).__name__}")
     optimizer._rates()  # so that settings that were changed are refused here
+    if any(isinstance(part, torch.nn.parallel.DistributedDataParallel) for part in model.modules()):
+        raise ValueError(
+            "update_inside: the model is in a DistributedDataParallel, which averages gradients after they are used; step "
+            "the optimizer after the backward pass"
+        )
     owners: list[Union[Stack, Model]] = [part for part in model.modules() if isinstance(part, (Stack, Model))]
     if not owners:
         raise ValueError("update_inside: the model has no pareprop.Stack and is none of pareprop.models")
@@ -208,7 +236,7 @@ def update_inside(optimizer: _Optimizer, model: torch.nn.Module) -> Iterator[Non
         engines = [owner.engine_now() for owner in owners if isinstance(owner, Stack)]
         if len(engines) != len(owners):
             raise ValueError("update_inside: give it the network of pareprop.models itself, not a model that has it")
-        network = _core.Network(engines, list(model.parameters()), lambda samples: None)
+        network = _core.Network(engines, list(model.parameters()), lambda samples: None, _of_blocks(model))
 
     def rates() -> list[float]:
         # What torch's schedulers ask for: without it they warn that the optimizer has not stepped yet.

@@ -175,6 +175,52 @@ def test_updates_inside_of_a_network_of_ours():
     assert all(map(torch.equal, *weights))
 
 
+class Looking(nn.Module):
+    """Looks at something when it is computed again."""
+
+    def __init__(self, inner, look):
+        super().__init__()
+        self.inner, self.look = inner, look
+
+    def forward(self, x):
+        if torch.is_grad_enabled():
+            self.look()
+        return self.inner(x)
+
+
+def test_upper_blocks_are_updated_before_lower_ones_are_computed_again():
+    model, x, seen = Net(), torch.randn(2, 5, 8), []
+    top = model.stack[3].g.up.weight
+    before = top.clone()
+    pairs = [tuple(block.branches()) for block in model.stack]
+    pairs[0] = (Looking(pairs[0][0], lambda: seen.append(torch.equal(top, before))), pairs[0][1])
+    model.stack = pareprop.Stack(pairs, plan=pareprop.StackPlan(["reverse"] * 4, tail=0))
+    optimizer = SGD(model.parameters(), 0.1)
+    with update_inside(optimizer, model):
+        loss_of(*model(x)).backward()
+    assert seen == [False]
+    # A second call of the stack would use weights that the first has changed.
+    with update_inside(optimizer, model), pytest.raises(RuntimeError, match="changed in place"):
+        (loss_of(*model(x)) + loss_of(*model(-x))).backward()
+
+
+def test_updates_inside_of_weights_that_are_used_elsewhere_or_have_hooks():
+    x, weights, hooked = torch.randn(2, 5, 8), [], []
+    for inside in (False, True):
+        model = Net()
+        model.head = nn.Linear(8, 8)
+        model.head.weight = model.stack[1].f.out.weight
+        model.stack[2].g.up.weight.register_hook(lambda gradient: hooked.append(1) or 2 * gradient)
+        optimizer = SGD(model.parameters(), 0.1)
+        with update_inside(optimizer, model) if inside else contextlib.nullcontext():
+            y1, y2 = model(x)
+            loss_of(model.head(y1), y2).backward()
+        if not inside:
+            optimizer.step()
+        weights.append(list(model.parameters()))
+    assert all(map(torch.equal, *weights)) and len(hooked) == 2
+
+
 def test_updates_inside_follow_the_learning_rate():
     x, weights = torch.randn(2, 5, 8), []
     for inside in (False, True):

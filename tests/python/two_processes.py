@@ -74,6 +74,12 @@ def ddp(rank, mine, expected):
     check(train(wrapped, mine), expected)
     wrapped = nn.parallel.DistributedDataParallel(Net())
     same_in_two_parts(wrapped, mine[0], wrapped.no_sync)
+    optimizer = pareprop.optim.SGD(wrapped.parameters(), 0.1)
+    try:
+        with pareprop.optim.update_inside(optimizer, wrapped):
+            raise AssertionError("gradients would not be averaged, and nothing was said")
+    except ValueError as error:
+        assert "DistributedDataParallel" in str(error), error
 
     def ours():
         return pareprop.models.create("vit_tiny", depths=2, width=48, image_size=32, classes=5)
