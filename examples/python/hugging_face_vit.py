@@ -1,9 +1,12 @@
 """A Vision Transformer of Hugging Face, fine-tuned with their Trainer within a budget that stored training exceeds.
 
     hugging_face_vit.py [--small]    --small: a network of four layers instead of ViT-B
+
+Exit code 1: the losses were others, or the budget was not kept.
 """
 
 import argparse
+import sys
 import tempfile
 
 import pareprop
@@ -54,3 +57,4 @@ print(f"losses {stored} stored, {within} within the budget")
 print(f"peak {most >> 20} MiB stored, {least >> 20} MiB with a budget of {budget >> 20} MiB")
 same, kept = stored == within, least <= budget < most
 print("the same losses" if same else "other losses", "within the budget" if kept else "outside of the budget")
+sys.exit(0 if same and kept else 1)

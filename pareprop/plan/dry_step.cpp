@@ -125,7 +125,7 @@ DryStep::DryStep(const MakeNetwork& make, const StepShape& shape) : shape_(shape
                                 weight.device().str() +
                                 "; create it inside a pareprop::MetaDeviceScope");
   }
-  network_->set_options({.precision = shape_.precision, .arithmetic = shape_.arithmetic});
+  network_->set_numerics(shape_.precision, shape_.arithmetic);
   memory::TagScope tag(memory::Tag::optimizer);
   std::vector<at::Tensor> trained;
   for (const at::Tensor& weight : network_->weights()) {

@@ -62,7 +62,7 @@ SizeTimes learned(Network& network, const StepShape& shape, const std::vector<St
   }
   say(learn, "measuring a few training steps, to plan with their times");
   const NetworkRestored restored(network);
-  network.set_options({.precision = shape.precision, .arithmetic = shape.arithmetic});
+  network.set_numerics(shape.precision, shape.arithmetic);
   const SizeTimes times = measure_step_times(network, sizes, learn.on_step);
   if (file) {
     for (const auto& [size, own] : times) known[size] = own;

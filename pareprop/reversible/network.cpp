@@ -84,15 +84,29 @@ void Network::set_plan(const StepPlan& plan) {
   }
 }
 
+const StackOptions& Network::options() const {
+  return stacks().empty() ? options_ : stacks().front()->options();
+}
+
 void Network::set_options(const StackOptions& options) {
   options_ = options;
   for (Stack stack : stacks()) stack->set_options(options);
 }
 
+void Network::set_numerics(Precision precision, Arithmetic arithmetic) {
+  const auto change = [&](StackOptions options) {
+    options.precision = precision;
+    options.arithmetic = arithmetic;
+    return options;
+  };
+  options_ = change(options_);
+  for (Stack stack : stacks()) stack->set_options(change(stack->options()));
+}
+
 std::vector<at::Tensor> Network::block_weights() const {
   std::unordered_map<const c10::TensorImpl*, int> users;
   for (const Stack& stack : stacks()) {
-    for (const at::Tensor& weight : stack->parameters()) ++users[weight.unsafeGetTensorImpl()];
+    for (const at::Tensor& weight : stack->weights()) ++users[weight.unsafeGetTensorImpl()];
   }
   std::vector<at::Tensor> own;
   for (const at::Tensor& weight : weights()) {
@@ -210,13 +224,24 @@ void StackNetwork::step(std::int64_t samples, const std::shared_ptr<Pass>& pass)
 NetworkRestored::NetworkRestored(Network& network)
     : network_(network),
       plan_(network.plan()),
-      options_(network.options()),
-      executor_(network.executor()) {}
+      options_(network.options_),
+      executor_(network.executor_),
+      executors_(network.executors_) {
+  for (const Stack& stack : network.stacks()) {
+    stacks_.emplace_back(stack->options(), stack->executors());
+  }
+}
 
 NetworkRestored::~NetworkRestored() {
-  network_.set_executor(executor_);
-  network_.set_options(options_);
   network_.set_plan(plan_);
+  network_.options_ = options_;
+  network_.executor_ = executor_;
+  network_.executors_ = executors_;
+  for (std::size_t i = 0; i < stacks_.size(); ++i) {
+    Stack stack = network_.stacks()[i];
+    stack->set_options(stacks_[i].first);
+    stack->set_executors(stacks_[i].second);
+  }
 }
 
 void drop_gradients(const Network& network) {

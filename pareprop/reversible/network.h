@@ -60,9 +60,12 @@ class Network {
   StepPlan recomputing_plan(bool overlap) const;
   Mode leanest_mode() const { return plain() ? Mode::checkpoint : Mode::reprop; }
 
-  // The numerics of the next steps, the same for all stacks.
-  const StackOptions& options() const { return options_; }
+  // The numerics of the next steps: those of the first stack. set_options() gives all stacks the
+  // same.
+  const StackOptions& options() const;
   void set_options(const StackOptions& options);
+  // The rest of each stack's options stays.
+  void set_numerics(Precision precision, Arithmetic arithmetic);
 
   // Runs the overlapped backward passes. Null: the network has its own executors, which its stacks
   // share.
@@ -85,9 +88,10 @@ class Network {
   void set_recompute_between(bool recompute) { recompute_between_ = recompute; }
 
  private:
+  friend class NetworkRestored;
   void share_executors();
 
-  StackOptions options_;
+  StackOptions options_;  // of a network without stacks
   std::shared_ptr<Executor> executor_;
   std::shared_ptr<Executors> executors_;
   bool recompute_between_ = false;
@@ -129,7 +133,8 @@ class StackNetwork : public Network {
   TaggedGradients tagged_;
 };
 
-// Its destructor restores the plan, the options and the executor that the network had.
+// Its destructor restores the plan and the executors that the network had, and the options and the
+// executors of each stack.
 class NetworkRestored {
  public:
   explicit NetworkRestored(Network& network);
@@ -142,6 +147,8 @@ class NetworkRestored {
   const StepPlan plan_;
   const StackOptions options_;
   const std::shared_ptr<Executor> executor_;
+  const std::shared_ptr<Executors> executors_;
+  std::vector<std::pair<StackOptions, std::shared_ptr<Executors>>> stacks_;
 };
 
 // Drops the gradients of all weights.

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <stdexcept>
 #include <string>
+#include <unordered_set>
 
 #include "pareprop/ops/describe.h"
 #include "pareprop/ops/sum_order.h"
@@ -83,6 +84,17 @@ void StackImpl::add_blocks(std::vector<Block> blocks) {
   branches_ = std::make_shared<const std::vector<Branch>>(std::move(branches));
 }
 
+std::vector<at::Tensor> StackImpl::weights() const {
+  std::vector<at::Tensor> all;
+  std::unordered_set<const c10::TensorImpl*> known;
+  for (const Branch& branch : *branches_) {
+    for (const auto& [name, tensor] : branch.parameters()) {
+      if (known.insert(tensor.unsafeGetTensorImpl()).second) all.push_back(tensor);
+    }
+  }
+  return all;
+}
+
 void StackImpl::set_plan(StackPlan plan) {
   check_plan(plan, depth(), coupling_);
   plan_ = std::move(plan);
@@ -94,6 +106,10 @@ void StackImpl::set_executor(std::shared_ptr<Executor> executor) {
 
 void StackImpl::set_executors(std::shared_ptr<Executors> executors) {
   executors_ = executors ? std::move(executors) : std::make_shared<Executors>();
+}
+
+void StackImpl::set_observers(std::shared_ptr<ObserverList> observers) {
+  observers_ = std::move(observers);
 }
 
 std::shared_ptr<StackCall> StackImpl::begin_call(const CallOptions& call) {

@@ -65,6 +65,9 @@ class StackImpl : public torch::nn::Module {
   std::pair<at::Tensor, at::Tensor> inverse(const at::Tensor& y1, const at::Tensor& y2,
                                             const CallOptions& call = {});
 
+  // All parameters of its branches, also of those that are no modules, each once.
+  std::vector<at::Tensor> weights() const;
+
   int depth() const { return static_cast<int>(branches_->size() / 2); }
 
   // The plan of the next calls; calls that have begun keep their plan. set_plan() throws
@@ -80,9 +83,12 @@ class StackImpl : public torch::nn::Module {
   // Calls the functions of `observer` in every pass until the handle is destroyed. Several
   // observers may watch at the same time.
   Watch watch(StackObserver observer) const { return observers_->add(std::move(observer)); }
+  // Who watches the next calls; calls that have begun keep theirs. Stacks may share a list.
+  void set_observers(std::shared_ptr<ObserverList> observers);
 
   // Runs the overlapped backward passes of the next calls. Stacks may share one. Null: the stack
   // has its own executors, one for each device.
+  const std::shared_ptr<Executors>& executors() const { return executors_; }
   void set_executor(std::shared_ptr<Executor> executor);
   void set_executors(std::shared_ptr<Executors> executors);
 
@@ -108,7 +114,7 @@ class StackImpl : public torch::nn::Module {
   StackOptions options_;
   bool reference_ = false;
   std::shared_ptr<Executors> executors_;
-  const std::shared_ptr<ObserverList> observers_ = std::make_shared<ObserverList>();
+  std::shared_ptr<ObserverList> observers_ = std::make_shared<ObserverList>();
   std::atomic<std::uint64_t> calls_{0};
   mutable std::mutex mutex_;
   DriftReport drift_;  // guarded by mutex_

@@ -30,7 +30,8 @@ struct RefuseHook : PostAccumulateGradHook {
     if (!parameter.grad().defined()) return;
     throw std::runtime_error(
         "updates inside the backward pass: a weight of a block got a second gradient, from outside "
-        "of its stack; leave it out of Network::block_weights()");
+        "of its stack; in C++ leave it out of Network::block_weights(), in Python register it with "
+        "the module that uses it there");
   }
 };
 

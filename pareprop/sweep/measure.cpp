@@ -36,7 +36,7 @@ class Contest {
         model_(model),
         options_(options),
         batch_(model.example(options.batch, options.seed)) {
-    model.set_options({.precision = options.precision, .arithmetic = options.arithmetic});
+    model.set_numerics(options.precision, options.arithmetic);
   }
 
   void enter(const Contestant& contestant, StepPlan plan, std::int64_t parts = 1) {

@@ -126,7 +126,7 @@ class CaseRun {
     const std::vector<plan::StepSize> sizes = sizes_that_matter(search);
     if (!search.without_stacks() && !sizes.empty()) {
       const NetworkRestored restored(model);
-      model.set_options({.precision = case_.precision, .arithmetic = case_.arithmetic});
+      model.set_numerics(case_.precision, case_.arithmetic);
       search.use(plan::measure_step_times(model, sizes));
     }
     for (Entry& entry : entries_) {

@@ -25,7 +25,7 @@ struct VerifyRow {
   // including those of inputs.
   double max_rel_error = 0.0;
   bool bit_identical = false;
-  int missing_gradients = 0;
+  int missing_gradients = 0;  // without those that StackOptions::allow_unused_parameters allows
   double drift = 0.0;
   std::string error = {};  // the message of an exception in the step; empty: none
   bool holds = false;

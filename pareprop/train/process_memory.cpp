@@ -42,7 +42,7 @@ std::int64_t travelling_bytes(const Network& network, const PlannedProcess& proc
     }
     for (const Stack& stack : network.stacks()) {
       if (stack->depth() > 0)
-        largest = std::max(largest, bytes_of(trained(stack->parameters())) / stack->depth());
+        largest = std::max(largest, bytes_of(trained(stack->weights())) / stack->depth());
     }
     return device.is_cpu() ? largest : 2 * largest;
   }

@@ -54,7 +54,7 @@ RecordedStep record_step(models::Model& model, const RecordOptions& options) {
   model.train();
   const NetworkRestored restored(model);
   const Mode usual = model.plain() ? Mode::stored : Mode::pareprop;
-  model.set_options({.precision = options.precision, .arithmetic = options.arithmetic});
+  model.set_numerics(options.precision, options.arithmetic);
   model.set_plan(options.plan ? *options.plan : model.plan_of(usual));
   TraceRecorder recorder(model);
   optim::AdamW optimizer(models::trained_parameters(model));

@@ -1,6 +1,7 @@
 #include <pybind11/stl.h>
 
 #include "pareprop/models/hugging_face.h"
+#include "pareprop/models/pretrained.h"
 #include "pareprop/models/registry.h"
 #include "pareprop/models/weights.h"
 #include "pareprop/reversible/gradient_taker.h"
@@ -33,26 +34,67 @@ models::ForwardOptions pass_of(std::uint64_t seed, const std::shared_ptr<Gradien
   return {.pass = std::make_shared<Pass>(seed, 0, nullptr, taker)};
 }
 
+void visit_sizes(models::Overrides& sizes, const auto& visit) {
+  visit("depths", sizes.depths);
+  visit("width", sizes.width);
+  visit("heads", sizes.heads);
+  visit("mlp_ratio", sizes.mlp_ratio);
+  visit("patch", sizes.patch);
+  visit("window", sizes.window);
+  visit("image_size", sizes.image_size);
+  visit("channels", sizes.channels);
+  visit("classes", sizes.classes);
+  visit("length", sizes.length);
+  visit("vocabulary", sizes.vocabulary);
+  visit("positions", sizes.positions);
+  visit("norm_eps", sizes.norm_eps);
+  visit("no_qkv_bias", sizes.no_qkv_bias);
+  visit("distillation", sizes.distillation);
+  visit("encoder", sizes.encoder);
+  visit("dropout", sizes.dropout);
+  visit("drop_path", sizes.drop_path);
+  visit("plain", sizes.plain);
+  visit("ending", sizes.ending);
+  visit("class_token", sizes.class_token);
+}
+
+template <typename T>
+void read(const py::handle& given, T& field) {
+  field = given.cast<T>();
+}
+void read(const py::handle& given, models::Distillation& field) {
+  field = models::parse_distillation(given.cast<std::string>());
+}
+void read(const py::handle& given, std::optional<models::Encoder>& field) {
+  field = models::parse_encoder(given.cast<std::string>());
+}
+void read(const py::handle& given, std::optional<models::Ending>& field) {
+  field = models::parse_ending(given.cast<std::string>());
+}
+
 models::Overrides overrides_of(const py::dict& changes) {
   models::Overrides result;
-  const auto set = [&](const char* name, auto& field) {
-    if (changes.contains(name)) field = changes[name].cast<std::decay_t<decltype(field)>>();
-  };
-  set("depths", result.depths);
-  set("width", result.width);
-  set("image_size", result.image_size);
-  set("channels", result.channels);
-  set("classes", result.classes);
-  set("heads", result.heads);
-  set("mlp_ratio", result.mlp_ratio);
-  set("patch", result.patch);
-  set("window", result.window);
-  set("norm_eps", result.norm_eps);
-  set("length", result.length);
-  set("vocabulary", result.vocabulary);
-  set("dropout", result.dropout);
-  set("drop_path", result.drop_path);
-  set("plain", result.plain);
+  visit_sizes(result, [&](const char* name, auto& field) {
+    if (changes.contains(name)) read(changes[name], field);
+  });
+  return result;
+}
+
+py::object written(const auto& field) { return py::cast(field); }
+py::object written(models::Distillation field) { return py::cast(std::string(name(field))); }
+py::object written(const std::optional<models::Encoder>& field) {
+  return py::cast(std::string(name(*field)));
+}
+py::object written(const std::optional<models::Ending>& field) {
+  return py::cast(std::string(name(*field)));
+}
+
+// Those that differ from no change.
+py::dict dict_of(models::Overrides sizes) {
+  py::dict result;
+  visit_sizes(sizes, [&](const char* name, const auto& field) {
+    if (field != std::decay_t<decltype(field)>()) result[name] = written(field);
+  });
   return result;
 }
 
@@ -72,11 +114,21 @@ py::list names_of(const models::NameMap& map) {
   return result;
 }
 
+py::object model_of(const models::Pretrained& weights) {
+  const auto& architecture = weights.architecture();
+  return architecture ? py::cast(architecture->model) : py::object(py::none());
+}
+
+py::dict sizes_of(const models::Pretrained& weights) {
+  const auto& architecture = weights.architecture();
+  return architecture ? dict_of(architecture->sizes) : py::dict();
+}
+
 void load(Model& model, const std::string& path) {
-  const io::SafetensorsFile file(path);
+  const io::TensorFiles files(path);
   bool own = false;
-  for (const auto& item : model.named_parameters()) own = own || file.contains(item.key());
-  models::load_weights(model, file,
+  for (const auto& item : model.named_parameters()) own = own || files.contains(item.key());
+  models::load_weights(model, files,
                        own ? models::own_names(model) : models::hugging_face_names(model));
 }
 
@@ -85,6 +137,34 @@ void load(Model& model, const std::string& path) {
 void bind_models(py::module_& module) {
   const py::call_guard<py::gil_scoped_release> no_gil;
   module.def("model_names", &models::model_names);
+  py::class_<models::Pretrained>(module, "Pretrained",
+                                 "Weights in files, and the network that they are of.")
+      .def(py::init<const std::string&>(), py::arg("path"), no_gil)
+      .def_property_readonly("names",
+                             [](const models::Pretrained& weights) {
+                               return std::string(models::title(weights.names()));
+                             })
+      .def_property_readonly(
+          "folder",
+          [](const models::Pretrained& weights) { return weights.files().folder().string(); })
+      .def_property_readonly("model", &model_of)
+      .def_property_readonly("sizes", &sizes_of)
+      .def_property_readonly("assumed", &models::Pretrained::assumed)
+      .def_property_readonly("needs_heads", &models::Pretrained::needs_heads)
+      .def(
+          "shape",
+          [](const models::Pretrained& weights, const std::string& name) {
+            return weights.files().entry(name).shape;
+          },
+          py::arg("name"))
+      .def(
+          "load",
+          [](const models::Pretrained& weights, Model& model) {
+            const models::Adapted adapted = weights.load(model);
+            return std::pair(adapted.what, adapted.new_head);
+          },
+          py::arg("model"), no_gil,
+          "Returns what was adapted, and whether the head was not loaded.");
 
   py::class_<Model, Network, std::shared_ptr<Model>>(module, "Model", py::multiple_inheritance())
       .def(py::init(&make), py::arg("name"), py::arg("overrides"), py::arg("device"),

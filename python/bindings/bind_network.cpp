@@ -18,15 +18,30 @@
 namespace pareprop::python {
 namespace {
 
+// Its gradients go to autograd, but those of block_weights().
+class PythonNetwork final : public StackNetwork {
+ public:
+  PythonNetwork(std::vector<Stack> stacks, std::vector<at::Tensor> weights, py::object step,
+                std::vector<at::Tensor> block_weights)
+      : StackNetwork(std::move(stacks), std::move(weights),
+                     [held = hold(std::move(step))](std::int64_t samples,
+                                                    const std::shared_ptr<Pass>& pass) {
+                       const PassScope scope(pass);
+                       const py::gil_scoped_acquire gil;
+                       (*held)(samples);
+                     }),
+        block_weights_(std::move(block_weights)) {}
+
+  std::vector<at::Tensor> block_weights() const override { return block_weights_; }
+
+ private:
+  std::vector<at::Tensor> block_weights_;
+};
+
 std::shared_ptr<Network> make_network(std::vector<Stack> stacks, std::vector<at::Tensor> weights,
-                                      py::object step) {
-  return std::make_shared<StackNetwork>(
-      std::move(stacks), std::move(weights),
-      [held = hold(std::move(step))](std::int64_t samples, const std::shared_ptr<Pass>& pass) {
-        const PassScope scope(pass);
-        const py::gil_scoped_acquire gil;
-        (*held)(samples);
-      });
+                                      py::object step, std::vector<at::Tensor> block_weights) {
+  return std::make_shared<PythonNetwork>(std::move(stacks), std::move(weights), std::move(step),
+                                         std::move(block_weights));
 }
 
 // Of a callable that returns a Network of Python on the meta device.
@@ -140,7 +155,9 @@ void bind_planner(py::module_& module) {
 void bind_network(py::module_& module) {
   const py::call_guard<py::gil_scoped_release> no_gil;
   py::class_<Network, std::shared_ptr<Network>>(module, "Network")
-      .def(py::init(&make_network), py::arg("stacks"), py::arg("weights"), py::arg("step"))
+      .def(py::init(&make_network), py::arg("stacks"), py::arg("weights"), py::arg("step"),
+           py::arg("block_weights") = std::vector<at::Tensor>{},
+           "`block_weights`: those whose gradients stacks may give away as soon as they are final.")
       .def(
           "step",
           [](Network& network, std::int64_t samples, std::uint64_t seed, std::uint64_t step) {

@@ -7,6 +7,7 @@
 #include "pareprop/optim/make_optimizer.h"
 #include "pareprop/reversible/taken_gradients.h"
 #include "python/bindings/bind.h"
+#include "python/bindings/held_object.h"
 
 namespace pareprop::python {
 namespace {
@@ -33,20 +34,22 @@ SharedOptimizer make_optimizer_of(const std::string& kind, const io::NamedTensor
 // Where a parameter is: whose, and its place there.
 struct Owner {
   SharedOptimizer optimizer;
-  double learning_rate = 0.0;
+  std::size_t number = 0;  // of the optimizer
   std::size_t place = 0;
 };
 
 // Steps each parameter as soon as its gradient is final (Note [Updates inside the backward pass]),
-// until end(). Passes that run later leave their gradients to autograd.
+// until end(). Passes that run later leave their gradients to autograd. `rates` returns the
+// learning rates that the optimizers have now.
 class StepInside final : public GradientTaker {
  public:
-  StepInside(const Network& network,
-             const std::vector<std::pair<SharedOptimizer, double>>& optimizers) {
-    for (const auto& [optimizer, rate] : optimizers) {
-      const io::NamedTensors& parameters = optimizer->parameters();
+  StepInside(const Network& network, const std::vector<SharedOptimizer>& optimizers,
+             py::object rates)
+      : rates_(hold(std::move(rates))) {
+    for (std::size_t number = 0; number < optimizers.size(); ++number) {
+      const io::NamedTensors& parameters = optimizers[number]->parameters();
       for (std::size_t i = 0; i < parameters.size(); ++i) {
-        owners_[parameters[i].second.unsafeGetTensorImpl()] = {optimizer, rate, i};
+        owners_[parameters[i].second.unsafeGetTensorImpl()] = {optimizers[number], number, i};
       }
     }
     for (const at::Tensor& weight : network.weights()) {
@@ -64,12 +67,14 @@ class StepInside final : public GradientTaker {
   }
 
   void take(const BlockGradients& block) override {
+    if (block.parameters.empty()) return;
     const at::NoGradGuard no_grad;
+    const std::vector<double> rates = rates_now();
     for (std::size_t i = 0; i < block.parameters.size(); ++i) {
       const at::Tensor& parameter = block.parameters[i];
       const Owner& owner = owners_.at(parameter.unsafeGetTensorImpl());
       parameter.mutable_grad() = block.gradients[i];
-      owner.optimizer->update(owner.place, owner.learning_rate, 1.0);
+      owner.optimizer->update(owner.place, rates[owner.number], 1.0);
       parameter.mutable_grad().reset();
     }
   }
@@ -77,6 +82,12 @@ class StepInside final : public GradientTaker {
   void end() { taken_.reset(); }
 
  private:
+  std::vector<double> rates_now() const {
+    const py::gil_scoped_acquire gil;
+    return (*rates_)().cast<std::vector<double>>();
+  }
+
+  HeldObject rates_;
   std::unordered_map<const c10::TensorImpl*, Owner> owners_;
   std::unique_ptr<TakenGradients> taken_;
 };
@@ -97,8 +108,8 @@ void bind_optimizers(py::module_& module) {
           py::arg("which"), py::arg("learning_rate"), no_gil)
       .def("state", &Optimizer::state);
   py::class_<StepInside, GradientTaker, std::shared_ptr<StepInside>>(module, "StepInside")
-      .def(py::init<const Network&, const std::vector<std::pair<SharedOptimizer, double>>&>(),
-           py::arg("network"), py::arg("optimizers"))
+      .def(py::init<const Network&, const std::vector<SharedOptimizer>&, py::object>(),
+           py::arg("network"), py::arg("optimizers"), py::arg("rates"))
       .def("end", &StepInside::end);
 }
 

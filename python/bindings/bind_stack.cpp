@@ -29,12 +29,14 @@ Branch branch_of(const BranchParts& parts) {
 }
 
 Stack make_stack(const std::vector<BranchParts>& branches, const StackPlan& plan,
-                 const StackOptions& options) {
+                 const StackOptions& options, const std::shared_ptr<ObserverList>& observers) {
   std::vector<Block> blocks;
   for (std::size_t i = 0; i + 1 < branches.size(); i += 2) {
     blocks.push_back({branch_of(branches[i]), branch_of(branches[i + 1])});
   }
-  return {std::move(blocks), plan, options};
+  Stack stack(std::move(blocks), plan, options);
+  stack->set_observers(observers);
+  return stack;
 }
 
 using Extras = std::vector<std::optional<at::Tensor>>;
@@ -87,12 +89,28 @@ StackObserver backward_observer(py::object on_backward) {
 
 void bind_stack(py::module_& module) {
   py::class_<Watch>(module, "Watch").def("end", &Watch::end);
+  py::class_<ObserverList, std::shared_ptr<ObserverList>>(module, "Observers",
+                                                          "Who watches the stacks that share it.")
+      .def(py::init())
+      .def(
+          "watch_blocks",
+          [](ObserverList& observers, py::object on_block) {
+            return observers.add(block_observer(std::move(on_block)));
+          },
+          py::arg("on_block"))
+      .def(
+          "watch_backward",
+          [](ObserverList& observers, py::object on_backward) {
+            return observers.add(backward_observer(std::move(on_backward)));
+          },
+          py::arg("on_backward"));
   py::class_<GradientTaker, std::shared_ptr<GradientTaker>>(module, "GradientTaker");
 
   // While the engine computes, the GIL is free: its lanes take it to call branches of Python.
   const py::call_guard<py::gil_scoped_release> no_gil;
   py::class_<Stack>(module, "Stack")
-      .def(py::init(&make_stack), py::arg("branches"), py::arg("plan"), py::arg("options"))
+      .def(py::init(&make_stack), py::arg("branches"), py::arg("plan"), py::arg("options"),
+           py::arg("observers").none(false))
       .def(
           "forward",
           [](Stack& stack, const at::Tensor& x1, const at::Tensor& x2, const Extras& extras,
@@ -118,18 +136,6 @@ void bind_stack(py::module_& module) {
           "set_plan", [](Stack& stack, const StackPlan& plan) { stack->set_plan(plan); },
           py::arg("plan"))
       .def("plan", [](const Stack& stack) { return stack->plan(); })
-      .def(
-          "watch_blocks",
-          [](const Stack& stack, py::object on_block) {
-            return stack->watch(block_observer(std::move(on_block)));
-          },
-          py::arg("on_block"))
-      .def(
-          "watch_backward",
-          [](const Stack& stack, py::object on_backward) {
-            return stack->watch(backward_observer(std::move(on_backward)));
-          },
-          py::arg("on_backward"))
       .def("drift", [](const Stack& stack) {
         const DriftReport drift = stack->drift();
         return py::make_tuple(drift.worst, drift.worst_branch, drift.at_bottom);

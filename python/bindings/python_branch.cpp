@@ -24,10 +24,11 @@ py::object argument(const at::Tensor& extra) {
 
 Branch python_branch(std::string where, py::object function, std::vector<TakenExtra> extras,
                      std::vector<NamedParameter> parameters, std::vector<NamedParameter> buffers) {
-  const auto lower = lower_precision(parameters);
   const auto call = [where = std::move(where), function = hold(std::move(function)),
                      extras = std::move(extras),
-                     lower](const at::Tensor& x, const BranchCall& branch_call) {
+                     parameters](const at::Tensor& x, const BranchCall& branch_call) {
+    // Asked in every call: Module.to() changes the type of the same tensors.
+    const auto lower = lower_precision(parameters);
     const at::Tensor input = lower ? x.to(*lower) : x;
     const py::gil_scoped_acquire gil;
     py::list positional;

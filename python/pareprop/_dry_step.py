@@ -17,6 +17,7 @@ from torch._subclasses.fake_tensor import (
 from torch.autograd.graph import register_multi_grad_hook
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils.checkpoint import CheckpointError
 from torch.utils.flop_counter import flop_registry, sdpa_flop_count
 
 from . import _core
@@ -209,6 +210,12 @@ class DryStep:
             raise ValueError(
                 "fit: the model looks at values in its forward pass, and a step on shapes alone has none (torch says: "
                 f"{error}). Leave out the argument of the sample that it looks at"
+            ) from error
+        except CheckpointError as error:
+            raise ValueError(
+                "fit: a block does not compute the same when it is computed again: it changes something outside of "
+                "itself, such as a list or a cache that it adds to. Turn that off for training, or name other blocks "
+                f"(torch says: {error})"
             ) from error
         finally:
             for end in ends:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+import copy
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Optional, Union
 
@@ -85,17 +86,41 @@ def _stored_class(module: torch.nn.Module) -> type[torch.nn.Module]:
 
 
 def _repeated(model: torch.nn.Module) -> list[str]:
-    """The outermost lists of two or more modules of one type."""
+    """The outermost lists of two or more modules of one type; if these are stages, the lists inside of them."""
+    found = []
+    for name in _lists(model, lambda children: len(children) > 1):
+        found += _of_stages(model.get_submodule(name), f"{name}." if name else "") or [name]
+    return found
+
+
+def _lists(model: torch.nn.Module, wanted: Callable[[list[torch.nn.Module]], bool]) -> list[str]:
+    """The outermost lists of modules of one type that are wanted."""
     found: list[str] = []
     for name, module in model.named_modules():
         if not isinstance(module, (torch.nn.ModuleList, torch.nn.Sequential)):
             continue
         children = list(module)
-        if len(children) < 2 or len({_stored_class(child) for child in children}) > 1:
+        if len({_stored_class(child) for child in children}) != 1 or not wanted(children):
             continue
         if not any(not other or name.startswith(other + ".") for other in found):
             found.append(name)
     return found
+
+
+def _of_stages(stages: torch.nn.Module, prefix: str) -> list[str]:
+    """The lists of blocks of stages, as a Swin has them: modules of several sizes, with one list each of blocks that
+    are alike. None where these are no stages."""
+    sizes = {tuple(parameter.shape for parameter in stage.parameters()) for stage in stages.children()}
+    if len(sizes) == 1:
+        return []
+    found, kinds = [], set()
+    for name, stage in stages.named_children():
+        inner = _lists(stage, lambda children: any(children[0].children()))
+        if len(inner) != 1 or not inner[0]:
+            return []
+        found.append(f"{prefix}{name}.{inner[0]}")
+        kinds.add(_stored_class(next(stage.get_submodule(inner[0]).children())))
+    return found if len(kinds) == 1 else []
 
 
 def _block_names(model: torch.nn.Module, blocks: Union[str, Sequence[str], None]) -> list[str]:
@@ -148,6 +173,45 @@ def _kept(buffers: list[torch.Tensor]) -> Iterator[None]:
                 buffer.copy_(value)
 
 
+def _is_cache(value: Any) -> bool:
+    """Whether it is a cache of keys and values of Hugging Face, which blocks add to."""
+    return hasattr(value, "get_seq_length") and hasattr(value, "update")
+
+
+def _twin(value: Any) -> Any:
+    """A copy of a cache, or of a part of it, with the same tensors."""
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(_twin, value))
+    if isinstance(value, dict):
+        return {key: _twin(part) for key, part in value.items()}
+    if isinstance(value, (torch.Tensor, torch.nn.Module, type)) or not hasattr(value, "__dict__"):
+        return value
+    twin = copy.copy(value)
+    twin.__dict__.update({key: _twin(part) for key, part in value.__dict__.items()})
+    return twin
+
+
+def _on_twins(forward: Callable[..., Any], args: Any, kwargs: Any) -> Callable[..., Any]:
+    """What computes `forward` for the first time, and then with the caches as they were at first."""
+    twins = {id(value): _twin(value) for value in (*args, *kwargs.values()) if _is_cache(value)}
+    if not twins:
+        return forward
+    calls = 0
+
+    def again(*args: Any, **kwargs: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            return forward(*args, **kwargs)
+
+        def earlier(value: Any) -> Any:
+            return _twin(twins[id(value)]) if _is_cache(value) else value
+
+        return forward(*map(earlier, args), **{key: earlier(value) for key, value in kwargs.items()})
+
+    return again
+
+
 def _checkpointing(kind: type[torch.nn.Module]) -> type[torch.nn.Module]:
     """A class of modules whose forward pass is computed again in the backward pass; copies are of the class itself."""
     forward: Any = kind.forward
@@ -156,10 +220,11 @@ def _checkpointing(kind: type[torch.nn.Module]) -> type[torch.nn.Module]:
     def recomputed(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
         if not (self.training and torch.is_grad_enabled()):
             return forward(self, *args, **kwargs)
+        function = _on_twins(forward, args, kwargs)
         statistics = _statistics(self)
         if statistics:
             kwargs["context_fn"] = lambda: (contextlib.nullcontext(), _kept(statistics))
-        return checkpoint(forward, self, *args, use_reentrant=False, **kwargs)
+        return checkpoint(function, self, *args, use_reentrant=False, **kwargs)
 
     def reduced(self: torch.nn.Module, protocol: Any) -> Any:
         _, (_, *others), *rest = reduce(self, protocol)

@@ -22,6 +22,11 @@ class Described:
         self.batch = batch
 
 
+def is_exact(model: torch.nn.Module) -> bool:
+    """Whether streams of the model are fixed-point numbers."""
+    return any(part.exact for part in model.modules() if isinstance(part, (Stack, Model)))
+
+
 def called_stacks(model: torch.nn.Module, sample: Any, loss: Loss) -> list[tuple[str, Stack]]:
     """The stacks of the model in the order in which a step calls them."""
     names = {id(module): name for name, module in model.named_modules() if isinstance(module, Stack)}

@@ -8,7 +8,7 @@ from typing import Any, Optional, Union
 import torch
 
 from . import _core
-from ._network import Described, describe
+from ._network import Described, describe, is_exact
 from ._stack import Stack
 from ._step import Loss, batch_of, parse_budget
 from ._text import html_table, table
@@ -33,7 +33,10 @@ class Row:
 class Plan:
     """What to keep of each block, for a budget. Made by `plan`; shown as a table."""
 
+    network: str
+    """The name of the network, or the type of the model."""
     batch: int
+    precision: str
     budget_bytes: int
     fits: bool
     step: _core.StepPlan
@@ -46,6 +49,10 @@ class Plan:
     largest_batch: int
     micro_batch: int
     """If the batch does not fit: the largest part of it that does; 0 if none does."""
+    accumulate: int
+    """How many such parts make the batch."""
+    stored_micro_batch: int
+    """If the batch fits only with recomputation: the largest part that fits with everything stored; 0 if none does."""
     policies: str
     """A letter for each block, stacks separated by spaces: store, products, checkpoint, anchor, reverse."""
     measured: bool
@@ -66,19 +73,33 @@ class Plan:
             stack.plan = own
 
     def to_json(self) -> dict[str, Any]:
-        """With the keys of `pareprop plan --json`."""
+        """Under the keys of `pareprop plan --json`, without those about flags of the program and about accelerators.
+
+        The last of `modes` is the plan.
+        """
         speed = self._speed()
+        own = self.modes[-1]
         return {
+            "network": self.network,
             "batch": self.batch,
+            "precision": self.precision,
             "fits": self.fits,
             "budget_bytes": self.budget_bytes,
             "predicted_peak_bytes": self.peak_bytes,
+            "predicted_at_most_bytes": self.at_most_bytes,
+            "predicted_activation_bytes": own.activation_bytes,
             "smallest_budget_bytes": self.smallest_budget_bytes,
             "largest_batch": self.largest_batch,
             "micro_batch": self.micro_batch,
+            "accumulate": self.accumulate,
+            "stored_micro_batch": self.stored_micro_batch,
             "mode": self.step.mode,
             "overlap": self.step.overlaps(),
+            "recompute_between": self.step.recompute_between,
+            "step_seconds": own.step_seconds,
+            "times_note": "measured" if self.measured else "estimated from multiply-accumulates",
             "measured": self.measured,
+            "speed": speed(own),
             "policies": self.policies,
             "modes": [{**row.__dict__, "speed": speed(row)} for row in self.modes],
             "predicted_bytes": self.predicted_bytes,
@@ -166,11 +187,12 @@ def plan(
 
     wide = any(parameter.dtype == torch.float64 for parameter in model.parameters())
     batch = sample if isinstance(sample, int) else batch_of(sample)
+    precision = precision or ("fp64" if wide else "fp32")
     planner = _core.Planner(
         make,
         batch=batch,
-        precision=precision or ("fp64" if wide else "fp32"),
-        exact=_is_exact(model),
+        precision=precision,
+        exact=is_exact(model),
         optimizer=optimizer or "none",
         state=state,
         accumulates=accumulates,
@@ -186,7 +208,9 @@ def plan(
         rows.append(_row(mode, planner.predict(step), bytes_, planner.seconds(step)))
     rows.append(_row("the plan", found.predicted, bytes_, found.seconds))
     return Plan(
+        network=model.name if isinstance(model, Model) else type(model).__name__,
         batch=batch,
+        precision=precision,
         budget_bytes=bytes_,
         fits=found.fits,
         step=found.step,
@@ -196,15 +220,13 @@ def plan(
         smallest_budget_bytes=found.smallest_budget,
         largest_batch=found.largest_batch,
         micro_batch=found.micro_batch,
+        accumulate=found.accumulate,
+        stored_micro_batch=found.stored_micro_batch,
         policies=found.letters,
         measured=measured,
         modes=rows,
         stacks=made[0].stacks,
     )
-
-
-def _is_exact(model: torch.nn.Module) -> bool:
-    return any(part.exact for part in model.modules() if isinstance(part, (Stack, Model)))
 
 
 def _row(mode: str, predicted: _core.Prediction, budget: int, seconds: float) -> Row:

@@ -44,22 +44,15 @@ class Task(NamedTuple):
 class WatchHandle:
     """Ends a watch: call `remove()`, or use it in a `with` statement."""
 
-    def __init__(self, stack: Stack, begin: Callable[[_core.Stack], _core.Watch]) -> None:
+    def __init__(self, stack: Stack, watch: _core.Watch) -> None:
         self._stack = stack
-        self._begin = begin
-        self._now: Optional[_core.Watch] = None
-        stack._watches.append(self)
-        if stack._engine is not None:
-            self._attach(stack._engine)
-
-    def _attach(self, engine: _core.Stack) -> None:
-        self._now = self._begin(engine)
+        self._watch = watch
+        stack._watches.append(self)  # it lasts until remove(), also if nobody holds it
 
     def remove(self) -> None:
         if self in self._stack._watches:
             self._stack._watches.remove(self)
-        if self._now is not None:
-            self._now.end()
+        self._watch.end()
 
     def __enter__(self) -> WatchHandle:
         return self
@@ -92,6 +85,16 @@ class Block(torch.nn.Module):
     def branches(self) -> tuple[Branch, Branch]:
         return self.f, self.g
 
+    def _no_hooks(self, *args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError(
+            "Stack: hooks of a block would not be called, because the stack computes the branches of its blocks one by "
+            "one. Register the hook with a branch (stack[i].f or stack[i].g) or with the stack; "
+            "stack.on_block_gradients tells of the gradients of a block"
+        )
+
+    register_forward_hook = register_forward_pre_hook = _no_hooks
+    register_full_backward_hook = register_full_backward_pre_hook = register_backward_hook = _no_hooks
+
     def forward(self, x1: Tensor, x2: Tensor) -> tuple[Tensor, Tensor]:
         y1 = x1 + self.f(x2)
         return y1, x2 + self.g(y1)
@@ -113,8 +116,15 @@ def record_calls() -> Iterator[list[Stack]]:
 
 
 def _is_compiled(branch: Branch) -> bool:
-    parts = branch.modules() if isinstance(branch, torch.nn.Module) else [branch]
-    return any(hasattr(part, "_torchdynamo_orig_callable") or hasattr(part, "_orig_mod") for part in parts)
+    """Whether `torch.compile` was called with it or a part of it, or `compile()` of a module."""
+    if not isinstance(branch, torch.nn.Module):
+        return hasattr(branch, "_torchdynamo_orig_callable")
+    return any(
+        hasattr(part, "_orig_mod")
+        or hasattr(part.forward, "_torchdynamo_orig_callable")
+        or part._compiled_call_impl is not None
+        for part in branch.modules()
+    )
 
 
 def _signature(branch: Branch) -> tuple[int, set[str], bool]:
@@ -213,7 +223,10 @@ class Stack(torch.nn.Module):
             "allow_unused_parameters": allow_unused_parameters,
         }
         self._watches: list[WatchHandle] = []
+        # Of all engines, so that calls of an engine that has been replaced are watched too.
+        self._observers = _core.Observers()
         self._taker: Optional[_core.GradientTaker] = None
+        self._sends_gradients = False  # to other processes, until the end of a backward pass
         self._engine: Optional[_core.Stack] = None
         self._engine_key: object = None
         self._make_engine([], ("", ()), "fp32", self._plan)  # so that a plan that does not fit is refused here
@@ -263,7 +276,7 @@ class Stack(torch.nn.Module):
         gradients are final, while lower blocks are still being recovered. A change of the gradients in place changes
         what the parameters get. The callback runs on the thread of a lane: keep it short.
         """
-        return WatchHandle(self, lambda engine: engine.watch_blocks(callback))
+        return WatchHandle(self, self._observers.watch_blocks(callback))
 
     def watch(self, callback: Callable[[list[Task]], None]) -> WatchHandle:
         """Calls `callback(tasks)` at the end of each backward pass with what ran when."""
@@ -271,7 +284,7 @@ class Stack(torch.nn.Module):
         def call(spans: list[tuple[str, int, str, int, float, float]]) -> None:
             callback([Task(*span) for span in spans])
 
-        return WatchHandle(self, lambda engine: engine.watch_backward(call))
+        return WatchHandle(self, self._observers.watch_backward(call))
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     def forward(
@@ -350,13 +363,12 @@ class Stack(torch.nn.Module):
                 for module in branch.modules():
                     tensors.extend(map(id, module._parameters.values()))
                     tensors.extend(map(id, module._buffers.values()))
+                    tensors.append(id(module._compiled_call_impl))
         key = (positional, names, precision, list(map(id, branches)), tensors)
         engine = self._engine
         if engine is None or key != self._engine_key:
             self._check_sharding()
             engine = self._make_engine(branches, (positional, names), precision, self._plan)
-            for watch in self._watches:
-                watch._attach(engine)
             self._engine, self._engine_key = engine, key
         return engine
 
@@ -380,7 +392,7 @@ class Stack(torch.nn.Module):
         options = _core.StackOptions(precision=precision, **self._options)
         if not branches:  # only to check the plan
             nothing: Any = [("", abs, [], [], []) for _ in range(2 * len(self))]
-            return _core.Stack(nothing, plan, options)
+            return _core.Stack(nothing, plan, options, self._observers)
         parts: list[Any] = []
         used: set[str] = set()
         for k, branch in enumerate(branches):
@@ -400,7 +412,7 @@ class Stack(torch.nn.Module):
         if plan.overlap and any(map(_is_compiled, branches)):
             # What torch.compile has to compile anew in the backward pass must not be compiled on two lanes at once.
             plan = _core.StackPlan(plan.policies, tail=plan.tail)
-        return _core.Stack(parts, plan, options)
+        return _core.Stack(parts, plan, options, self._observers)
 
     def __getstate__(self) -> dict[str, Any]:
         # Copies and files have the modules and the settings; watches are of this object.
@@ -409,5 +421,11 @@ class Stack(torch.nn.Module):
             "_engine": None,
             "_engine_key": None,
             "_watches": [],
+            "_observers": None,
+            "_sends_gradients": False,
             "_taker": None,
         }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        self._observers = _core.Observers()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import math
+import numbers
 from collections.abc import Callable, Mapping
 from typing import Any, Optional
 
@@ -92,6 +94,10 @@ def on_meta(model: torch.nn.Module) -> torch.nn.Module:
 
 def parse_budget(budget: int | str) -> int:
     """Bytes, or text such as "8GiB"."""
-    return _core.parse_byte_size(budget) if isinstance(budget, str) else int(budget)
+    if isinstance(budget, str):
+        return _core.parse_byte_size(budget)
+    if isinstance(budget, bool) or not isinstance(budget, numbers.Real) or not math.isfinite(budget):
+        raise TypeError(f'budget: got {budget!r}; expected a number of bytes, or text such as "8GiB"')
+    return int(budget)
 
 

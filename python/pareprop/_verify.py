@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Optional
 
 import torch
 
 from . import _core
-from ._network import describe
+from ._network import describe, is_exact
 from ._step import Loss
 from ._text import html_table, table
 
@@ -66,22 +66,27 @@ class Verification:
 
 
 def verify(
-    model: torch.nn.Module, sample: Any, *, loss: Loss = None, exact: bool = False, seed: int = 0
+    model: torch.nn.Module, sample: Any, *, loss: Loss = None, exact: Optional[bool] = None, seed: int = 0
 ) -> Verification:
     """Runs one training step in each mode and compares all gradients with those of ordinary autograd.
 
-    The model keeps its plan; its gradients are dropped. With `exact` streams are fixed-point numbers, and every mode
-    must have the bits of stored training.
+    The model keeps its plan; its gradients are dropped.
 
     Arguments:
         model: a model with stacks, or one of `pareprop.models`.
         sample: the arguments of the model: a tensor, a tuple, or a dict. For `pareprop.models` also a batch size.
         loss: makes a loss of the output; else its own member `loss`, or the mean of its tensors.
+        exact: whether streams are fixed-point numbers, and every mode must have the bits of stored training; else as
+            the model has them.
     """
     described = describe(model, sample, loss)
     wide = any(parameter.dtype == torch.float64 for parameter in model.parameters())
     rows = _core.verify(
-        described.network, batch=described.batch, precision="fp64" if wide else "fp32", exact=exact, seed=seed
+        described.network,
+        batch=described.batch,
+        precision="fp64" if wide else "fp32",
+        exact=is_exact(model) if exact is None else exact,
+        seed=seed,
     )
     return Verification(
         [

@@ -23,12 +23,15 @@ class Overlap:
         self._sync = True
         self._under_way: list[tuple[Any, Tensor, list[Tensor]]] = []
         self._watches: list[WatchHandle] = []
+        self._stacks: list[Stack] = []
         ignored: list[str] = []
         for path, stack in model.named_modules():
             if not isinstance(stack, Stack):
                 continue
             ignored += [f"{path}.{name}".lstrip(".") for name, _ in stack.named_parameters()]
-            self._watches.append(stack.on_block_gradients(self._send))
+            self._watches += [stack.on_block_gradients(self._send), stack.watch(lambda tasks: self._receive())]
+            stack._sends_gradients = True
+            self._stacks.append(stack)
             for parameter in stack.parameters():
                 dist.broadcast(parameter.detach(), 0, group=process_group)
         if not ignored:
@@ -48,10 +51,10 @@ class Overlap:
                 flat = torch.cat([gradient.reshape(-1) for gradient in gradients])
                 flat /= dist.get_world_size(self._group)
                 self._under_way.append((dist.all_reduce(flat, group=self._group, async_op=True), flat, gradients))
-            if block == 0:
-                self._receive()
 
+    @torch.no_grad()
     def _receive(self) -> None:
+        """At the end of the backward pass of a stack."""
         for work, flat, gradients in self._under_way:
             work.wait()
             sizes = [gradient.numel() for gradient in gradients]
@@ -72,6 +75,8 @@ class Overlap:
         """Ends it. A DistributedDataParallel that was made with it must not be used any more."""
         for watch in self._watches:
             watch.remove()
+        for stack in self._stacks:
+            stack._sends_gradients = False
 
 
 def overlap(model: torch.nn.Module, process_group: Optional[Any] = None) -> Overlap:

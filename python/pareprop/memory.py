@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from . import _core
+from ._text import html_table
 
 __all__ = ["Usage", "free", "install", "installed", "reset_peaks", "trim", "usage"]
 
@@ -29,6 +31,15 @@ class Usage:
             f"live {_core.bytes_text(self.live)} ({text(self.live_by_tag)})\n"
             f"peak {_core.bytes_text(self.peak)} ({text(self.peak_by_tag)})"
         )
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def _repr_html_(self) -> str:
+        rows = [(tag, live, self.peak_by_tag[tag]) for tag, live in self.live_by_tag.items()]
+        rows += [("activations", self.activations_live, self.activations_peak), ("all together", self.live, self.peak)]
+        cells = [[tag, _core.bytes_text(live), _core.bytes_text(peak)] for tag, live, peak in rows]
+        return html_table(["used for", "live", "peak"], cells)
 
 
 def install() -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+import pathlib
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, Optional, Union
 
@@ -35,12 +38,16 @@ class Model(torch.nn.Module):
     for bfloat16 use `torch.autocast`.
     """
 
+    adapted: list[str]
+    """What `create` changed of pretrained weights to make them fit, a sentence each."""
+
     def __init__(self, name: str, overrides: dict[str, Any], exact: bool, seed: int) -> None:
         super().__init__()
         self.name = name
         self._overrides = overrides
         self._seed = seed
         self.exact = exact
+        self.adapted = []
         self._taker: Optional[_core.GradientTaker] = None
         self.engine = _core.Model(name, overrides, torch.device("cpu"), torch.float32, seed)
         self._own: list[tuple[torch.nn.Module, str, Tensor]] = []
@@ -142,7 +149,8 @@ class Model(torch.nn.Module):
         return made
 
     def load(self, path: Union[str, os.PathLike[str]]) -> None:
-        """Loads a safetensors file with our names, or, for a plain network, with those of Hugging Face."""
+        """Loads safetensors with our names, or, for a plain network, with those of Hugging Face: a file, or a folder.
+        All shapes must be those of this network; `create(pretrained=...)` adapts them."""
         self.engine.load(os.fspath(path))
 
     def save(self, path: Union[str, os.PathLike[str]], *, hugging_face: bool = False) -> None:
@@ -179,6 +187,19 @@ class Model(torch.nn.Module):
             own[parameter] = torch.cat([value.reshape(rows // len(parts), *others) for value in values])
         self.load_state_dict(own)
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Model:
+        if any(id(parameter) in memo for parameter in self.parameters()):
+            raise RuntimeError(
+                f"{self.name}: its parameters were copied before it, so the copy could not have them; copy the model "
+                "first, as in copy.deepcopy((model, optimizer))"
+            )
+        rebuild, arguments = self.__reduce__()
+        twin: Model = rebuild(*arguments)
+        memo[id(self)] = twin
+        for mine, own in zip(self.parameters(), twin.parameters()):
+            memo[id(mine)] = own
+        return twin
+
     def __reduce__(self) -> Any:
         frozen = [name for name, parameter in self.named_parameters() if not parameter.requires_grad]
         return _rebuilt, (
@@ -190,6 +211,7 @@ class Model(torch.nn.Module):
             frozen,
             self.training,
             self.plan,
+            self.adapted,
         )
 
     def extra_repr(self) -> str:
@@ -205,6 +227,7 @@ def _rebuilt(
     frozen: list[str],
     training: bool,
     plan: _core.StepPlan,
+    adapted: list[str],
 ) -> Model:
     model = Model(name, overrides, exact, seed)
     first = next(iter(weights.values()))
@@ -213,52 +236,126 @@ def _rebuilt(
     for parameter, tensor in model.named_parameters():
         tensor.requires_grad_(parameter not in frozen)
     model.plan = plan
+    model.adapted = adapted
     return model.train(training)
 
 
+# What the configuration of a run calls a size that has another name here.
+_OF_RUN = {"depth": "depths", "embeddings": "vocabulary", "seq_len": "length"}
+_SIZES = (
+    "depths width heads mlp_ratio patch window image_size channels classes length vocabulary positions norm_eps "
+    "no_qkv_bias distillation encoder dropout drop_path plain ending class_token"
+).split()
+
+
+def _network_of_run(weights: _core.Pretrained) -> Optional[tuple[str, dict[str, Any]]]:
+    """The network of the run whose folder the weights are in, as `pareprop train` or `convert` wrote it; else None."""
+    folder = pathlib.Path(weights.folder)
+    if weights.names != "pareprop" or not (folder / "config.json").exists():
+        return None
+    said = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    if not isinstance(said, dict) or not isinstance(said.get("model"), str) or "class_token" not in said:
+        return None
+    named = {_OF_RUN.get(key, key): value for key, value in said.items()}
+    sizes = {key: named[key] for key in _SIZES if named.get(key) not in (None, [], False)}
+    if (folder / "classes.json").exists():
+        images = json.loads((folder / "classes.json").read_text(encoding="utf-8"))
+        sizes.update(classes=len(images["classes"]), image_size=images["image_size"], channels=images["channels"])
+        sizes.pop("vocabulary", None)
+    else:  # of a text they follow from the tokenizer and the data
+        sizes.update(vocabulary=weights.shape("embeddings.word")[0], positions=weights.shape("embeddings.position")[0])
+    return said["model"], sizes
+
+
+def _network_of(weights: _core.Pretrained, path: str, name: Optional[str], given: dict[str, Any]) -> tuple[str, Any]:
+    """The name and the sizes of a network for these weights; what the caller said comes first."""
+    of_run = _network_of_run(weights)
+    found, sizes = of_run or (weights.model, weights.sizes)
+    if name is not None and (name != found or (weights.names == "pareprop" and of_run is None)):
+        return name, given
+    if found is None:
+        raise ValueError(f"create: the weights in {path} do not tell their network: give its name, and its sizes")
+    if name is None and of_run is None:
+        if weights.needs_heads and "heads" not in given:
+            raise ValueError(
+                f"create: the weights in {path} do not tell the number of heads: give heads=, or put the config.json "
+                "of the model beside them"
+            )
+        if weights.assumed:
+            warnings.warn(f"pareprop.models.create: {weights.assumed}", stacklevel=3)
+    return found, {**sizes, **given}
+
+
 def create(
-    name: str,
+    name: Optional[str] = None,
     *,
     classes: Optional[int] = None,
     pretrained: Union[str, os.PathLike[str], None] = None,
-    mode: str = "pareprop",
+    mode: Optional[str] = None,
     exact: bool = False,
     seed: int = 0,
-    plain: bool = False,
+    plain: Optional[bool] = None,
     depths: Union[int, list[int], None] = None,
     width: Optional[int] = None,
+    heads: Union[int, list[int], None] = None,
+    mlp_ratio: Optional[float] = None,
+    patch: Optional[int] = None,
+    window: Optional[int] = None,
     image_size: Optional[int] = None,
     channels: Optional[int] = None,
     length: Optional[int] = None,
     vocabulary: Optional[int] = None,
+    positions: Optional[int] = None,
+    norm_eps: Optional[float] = None,
+    no_qkv_bias: Optional[bool] = None,
+    encoder: Optional[str] = None,
+    ending: Optional[str] = None,
+    class_token: Optional[bool] = None,
+    distillation: Optional[str] = None,
     dropout: Optional[float] = None,
     drop_path: Optional[float] = None,
 ) -> Model:
-    """Makes a network by its name, with weights drawn from `seed`, or from a safetensors file.
+    """Makes a network by its name, with weights drawn from `seed`, or of pretrained weights.
 
     Arguments:
-        name: one of `names()`, such as "vit_small".
-        pretrained: a safetensors file with our names; for plain networks also with those of Hugging Face.
-        mode: "stored", "checkpoint", "reprop" or "pareprop"; `pareprop.plan` finds a mixture for a budget.
+        name: one of `names()`, such as "vit_small". Without it the network follows from the pretrained weights.
+        pretrained: safetensors of ours, or for plain networks of Hugging Face transformers or timm: a file, a folder
+            with config.json, or the folder of a run of the program. What differs from the weights by what is given here
+            is adapted where that makes sense (classes, image size, window, channels, length); `adapted` says what was.
+        mode: "stored", "checkpoint", "reprop" or "pareprop" (the default); `pareprop.plan` finds a mixture for a
+            budget. A plain network has the first two, and "stored" is its default.
         exact: keep the streams as fixed-point numbers, which are recovered bit for bit.
         plain: the ordinary network of the same size instead of the reversible one.
+        heads: of each stage; one number is that of the first, and each next one has twice as many.
+        mlp_ratio: width of the MLP, as a multiple of the width.
+        patch, window: sides of a patch in pixels, and of Swin's windows in tokens.
+        positions: rows of the table of positions of a text.
+        no_qkv_bias: queries, keys and values without bias.
+        encoder: of text, "norm-first"; plain networks also "roberta" or "bert", with norms behind the sums.
+        ending: what is read of the streams: "concat", "sum", "mean", "y1", "y2" or "sum-x".
+        class_token: a reversible ViT has the tokens and the head of an ordinary one.
+        distillation: of DeiT, "none", "token" or "heads".
         others: change the size.
     """
-    changes = {
-        "classes": classes,
-        "depths": [depths] if isinstance(depths, int) else depths,
-        "width": width,
-        "image_size": image_size,
-        "channels": channels,
-        "length": length,
-        "vocabulary": vocabulary,
-        "dropout": dropout,
-        "drop_path": drop_path,
-        "plain": plain or None,
-    }
-    model = Model(name, {key: value for key, value in changes.items() if value is not None}, exact, seed)
+    given = locals()
+    changes = {key: given[key] for key in _SIZES if given[key] is not None}
+    for key in ("depths", "heads"):
+        if isinstance(changes.get(key), int):
+            changes[key] = [changes[key]]
+    weights = None
     if pretrained is not None:
-        model.load(pretrained)
-    if not plain:
-        model.set_mode(mode)
+        path = os.fspath(pretrained)
+        weights = _core.Pretrained(path)
+        name, changes = _network_of(weights, path, name, changes)
+    elif name is None:
+        raise TypeError("create: give the name of a network (pareprop.models.names()), or pretrained weights")
+    model = Model(name, changes, exact, seed)
+    if weights is not None:
+        model.adapted, new_head = weights.load(model.engine)
+        if new_head and classes is None:
+            raise ValueError(
+                f"create: the head of {name} is not that of the weights in {path}: give classes= for a new one"
+            )
+    if mode is not None or not changes.get("plain"):
+        model.set_mode(mode or "pareprop")
     return model

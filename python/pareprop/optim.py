@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Optional, Union
@@ -63,10 +64,15 @@ class _Optimizer(torch.optim.Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 result = closure()
-        for group, engine in zip(self.param_groups, self._engines):
-            self._check_settings(group)
-            engine.update(list(range(len(group["params"]))), float(group["lr"]))
+        for group, engine, rate in zip(self.param_groups, self._engines, self._rates()):
+            engine.update(list(range(len(group["params"]))), rate)
         return result
+
+    def _rates(self) -> list[float]:
+        """The learning rates of the parameter groups."""
+        for group in self.param_groups:
+            self._check_settings(group)
+        return [float(group["lr"]) for group in self.param_groups]
 
     def _check_settings(self, group: dict[str, Any]) -> None:
         if group["_made_with"] != self._settings(group):
@@ -173,6 +179,27 @@ class Adafactor(_Optimizer):
         super().__init__(params, {"lr": lr, "weight_decay": weight_decay}, "fp32", seed)
 
 
+def _of_blocks(model: torch.nn.Module) -> list[Tensor]:
+    """Parameters whose gradients a stack may give away as soon as they are final: nothing else uses them, they have no
+    hooks, and their gradients are not being sent to other processes."""
+    from ._stack import Stack
+
+    modules = list(model.named_modules(remove_duplicate=False))
+    stacks = {path: module for path, module in modules if isinstance(module, Stack)}
+    inside = {id(parameter): parameter for stack in stacks.values() for parameter in stack.parameters()}
+    users = Counter(id(parameter) for stack in set(stacks.values()) for parameter in stack.parameters())
+    for path, module in modules:
+        if any(not stack or path == stack or path.startswith(stack + ".") for stack in stacks):
+            continue
+        users.update(id(parameter) for parameter in module._parameters.values())
+    kept = {id(parameter) for stack in stacks.values() if stack._sends_gradients for parameter in stack.parameters()}
+    return [
+        parameter
+        for key, parameter in inside.items()
+        if users[key] == 1 and key not in kept and parameter.requires_grad and not parameter._backward_hooks
+    ]
+
+
 @contextmanager
 def update_inside(optimizer: _Optimizer, model: torch.nn.Module) -> Iterator[None]:
     """Within it a backward pass steps the optimizer block by block, as soon as the gradients of a block are final, and
@@ -182,16 +209,21 @@ def update_inside(optimizer: _Optimizer, model: torch.nn.Module) -> Iterator[Non
             loss = criterion(model(x), y)
             loss.backward()  # the weights have changed; there is nothing to step or to zero
 
-    The forward pass must be inside too. Gradients cannot be clipped or accumulated this way. The weights get the same
-    bits as from `optimizer.step()` after the pass.
+    The forward pass must be inside too. Learning rates are those at the time of the backward pass. Gradients cannot be
+    clipped or accumulated this way, and a stack is called once in a step. The weights get the same bits as from
+    `optimizer.step()` after the pass.
     """
     from ._stack import Stack
     from .models import Model
 
     if not isinstance(optimizer, _Optimizer):
         raise TypeError(f"update_inside: expected an optimizer of pareprop.optim, got {type(optimizer).__name__}")
-    for group in optimizer.param_groups:
-        optimizer._check_settings(group)
+    optimizer._rates()  # so that settings that were changed are refused here
+    if any(isinstance(part, torch.nn.parallel.DistributedDataParallel) for part in model.modules()):
+        raise ValueError(
+            "update_inside: the model is in a DistributedDataParallel, which averages gradients after they are used; step "
+            "the optimizer after the backward pass"
+        )
     owners: list[Union[Stack, Model]] = [part for part in model.modules() if isinstance(part, (Stack, Model))]
     if not owners:
         raise ValueError("update_inside: the model has no pareprop.Stack and is none of pareprop.models")
@@ -204,9 +236,14 @@ def update_inside(optimizer: _Optimizer, model: torch.nn.Module) -> Iterator[Non
         engines = [owner.engine_now() for owner in owners if isinstance(owner, Stack)]
         if len(engines) != len(owners):
             raise ValueError("update_inside: give it the network of pareprop.models itself, not a model that has it")
-        network = _core.Network(engines, list(model.parameters()), lambda samples: None)
-    rates = [(engine, float(group["lr"])) for engine, group in zip(optimizer._engines, optimizer.param_groups)]
-    taker = _core.StepInside(network, rates)
+        network = _core.Network(engines, list(model.parameters()), lambda samples: None, _of_blocks(model))
+
+    def rates() -> list[float]:
+        # What torch's schedulers ask for: without it they warn that the optimizer has not stepped yet.
+        optimizer._opt_called = True  # type: ignore[attr-defined]
+        return optimizer._rates()
+
+    taker = _core.StepInside(network, optimizer._engines, rates)
     for owner in owners:
         owner._taker = taker
     try:

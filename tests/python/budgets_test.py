@@ -165,10 +165,35 @@ def gpt():
 
     config = GPT2Config(n_embd=96, n_layer=5, n_head=3, vocab_size=99, bos_token_id=0, eos_token_id=0)
     ids = torch.randint(0, 99, (8, 40))
-    return GPT2LMHeadModel(config), {"input_ids": ids, "labels": ids}
+    mask = torch.ones(8, 40, dtype=torch.long)
+    mask[::2, 30:] = 0
+    return GPT2LMHeadModel(config), {"input_ids": ids, "attention_mask": mask, "labels": ids}
 
 
-@pytest.mark.parametrize("made", [encoder, vit, bert, gpt])
+def t5():
+    """Blocks of two lists, which add to a cache, also in training."""
+    from transformers import T5Config, T5ForConditionalGeneration
+
+    config = T5Config(
+        d_model=96, d_kv=32, d_ff=384, num_layers=2, num_decoder_layers=3, num_heads=3, vocab_size=99,
+        decoder_start_token_id=0,
+    )
+    assert config.use_cache
+    ids = torch.randint(1, 99, (8, 40))
+    return T5ForConditionalGeneration(config), {"input_ids": ids, "labels": ids}
+
+
+def swin():
+    """Blocks inside of three stages."""
+    from transformers import SwinConfig, SwinForImageClassification
+
+    config = SwinConfig(
+        image_size=32, patch_size=2, embed_dim=32, depths=[2, 2, 1], num_heads=[1, 2, 4], window_size=4, num_labels=8
+    )
+    return SwinForImageClassification(config), {"pixel_values": torch.randn(8, 3, 32, 32), "labels": torch.arange(8)}
+
+
+@pytest.mark.parametrize("made", [encoder, vit, bert, gpt, t5, swin])
 def test_a_fit_is_kept(made):
     model, sample = made()
     model.train()

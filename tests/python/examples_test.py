@@ -12,10 +12,10 @@ SOURCE = pathlib.Path(os.environ.get("PAREPROP_SOURCE", pathlib.Path(__file__).p
 EXAMPLES = SOURCE / "examples" / "python"
 
 
-def run(*command):
+def run(*command, expected=0):
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run([sys.executable, *command], capture_output=True, text=True, timeout=400, env=environment)
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode == expected, done.stdout + done.stderr
     return done.stdout
 
 
@@ -42,4 +42,9 @@ def test_lora():
 
 def test_hugging_face_within_a_budget():
     pytest.importorskip("accelerate")
-    assert "the same losses within the budget" in run(str(EXAMPLES / "hugging_face_vit.py"), "--small")
+    example = str(EXAMPLES / "hugging_face_vit.py")
+    assert "the same losses within the budget" in run(example, "--small")
+    # With a fit that does nothing the budget is not kept.
+    code = "import pareprop, runpy; fit = pareprop.fit; pareprop.fit = lambda m, s, b: fit(m, s, '1TiB'); "
+    code += f"import sys; sys.argv = ['x', '--small']; runpy.run_path({example!r})"
+    assert "outside of the budget" in run("-c", code, expected=1)

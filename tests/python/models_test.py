@@ -1,5 +1,7 @@
 """Networks in C++ as modules of Python."""
 
+import json
+
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -212,6 +214,15 @@ def test_names_of_hugging_face(tmp_path, name):
     from_file = small(name, plain=True, pretrained=tmp_path / "model.safetensors").eval()
     with torch.no_grad():
         assert torch.equal(from_file(input).flatten(0, -2), scores)
+    # Their folder tells the network, and what is asked for besides is adapted.
+    for path in (tmp_path, tmp_path / "model.safetensors"):
+        alone = pareprop.models.create(pretrained=path).eval()
+        with torch.no_grad():
+            assert torch.equal(alone(input).flatten(0, -2), scores)
+        assert not alone.adapted and alone.plan.mode == "stored"
+    if not name.startswith("roberta"):
+        other = pareprop.models.create(pretrained=tmp_path, classes=7, mode="checkpoint")
+        assert other(input).shape == (2, 7) and "7" in " ".join(other.adapted) and other.plan.mode == "checkpoint"
 
     # Our file, read here and there: it has every one of their names and no other.
     ours.save(tmp_path / "back.safetensors", hugging_face=True)
@@ -229,6 +240,72 @@ def test_names_of_hugging_face(tmp_path, name):
     named = ours.hugging_face_state_dict()
     assert named.keys() == in_file.keys()
     assert all(torch.equal(named[key], in_file[key]) for key in named)
+
+
+SIZES = {
+    "vit_tiny": {"heads": 2, "mlp_ratio": 2.0, "patch": 8, "norm_eps": 1e-3, "no_qkv_bias": True, "ending": "sum",
+                 "class_token": True},
+    "swin_tiny": {"heads": [1, 2, 4, 8], "window": 5, "ending": "y2"},
+    "mvit_cifar": {},
+    "roberta_base": {"heads": 3, "positions": 40, "ending": "sum-x"},
+}
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_a_run_of_the_program_tells_its_network(tmp_path, name):
+    model = small(name, **SIZES[name]).eval()
+    sizes = {**SMALL[name], **SIZES[name]}
+    # As the program writes it.
+    run = {
+        "model": name, "plain": False, "depth": sizes.get("depths"), "width": sizes.get("width"),
+        "heads": [sizes["heads"]] if isinstance(sizes.get("heads"), int) else sizes.get("heads"),
+        "class_token": sizes.get("class_token", False), "seq_len": sizes.get("length"), "embeddings": None,
+        "vocabulary": 4096, "data": "digits", "dropout": None,
+    }
+    run["depth"] = [run["depth"]] if isinstance(run["depth"], int) else run["depth"]
+    same = ("mlp_ratio", "patch", "window", "positions", "norm_eps", "no_qkv_bias", "distillation", "encoder", "ending")
+    run.update({key: sizes.get(key) for key in same})
+    (tmp_path / "config.json").write_text(json.dumps(run))
+    if not name.startswith("roberta"):
+        shape = {"classes": list("abcde"), "image_size": sizes.get("image_size", 32), "channels": 3}
+        (tmp_path / "classes.json").write_text(json.dumps(shape))
+    model.save(tmp_path / "model.safetensors")
+    input, _, mask = model.example(2)
+    for given in ((), (name,)):
+        found = pareprop.models.create(*given, pretrained=tmp_path).eval()
+        assert torch.equal(found(input, mask), model(input, mask)) and found.name == name and not found.adapted
+    assert copied(found, "pickle").state_dict().keys() == model.state_dict().keys()
+    small(name, seed=5, **SIZES[name]).load(tmp_path)
+    with pytest.raises(ValueError):
+        small(name, depths=4).load(tmp_path)
+
+
+def test_words_of_sizes():
+    text = {"plain": True, "depths": 1, "width": 48, "heads": 2, "vocabulary": 50}
+    first, behind = (pareprop.models.create("roberta_base", **text, encoder=word) for word in ("norm-first", "bert"))
+    assert first.state_dict().keys() != behind.state_dict().keys()
+    deit = pareprop.models.create("vit_tiny", plain=True, depths=1, distillation="heads", image_size=32)
+    assert len(deit.state_dict()) > len(pareprop.models.create("vit_tiny", plain=True, depths=1).state_dict())
+    for wrong in ({"encoder": "gpt"}, {"ending": "last"}, {"distillation": "yes"}, {"window": 3}, {"mode": "reprop"}):
+        with pytest.raises(ValueError):
+            pareprop.models.create("vit_tiny", plain=True, depths=1, **wrong)
+
+
+def test_weights_that_do_not_tell_their_network(tmp_path):
+    small(plain=True).save(tmp_path / "own.safetensors")
+    with pytest.raises(ValueError, match="do not tell their network"):
+        pareprop.models.create(pretrained=tmp_path / "own.safetensors")
+    vit_of_hugging_face().save_pretrained(tmp_path)
+    (tmp_path / "config.json").unlink()
+    with pytest.raises(ValueError, match="number of heads"):
+        pareprop.models.create(pretrained=tmp_path)
+    with pytest.warns(UserWarning, match="no config.json"):
+        found = pareprop.models.create(pretrained=tmp_path, heads=3, image_size=32)
+    assert found(found.example(1)[0]).shape == (1, 5)
+    with pytest.raises(ValueError, match="give classes="):
+        pareprop.models.create("vit_small", pretrained=tmp_path, plain=True, depths=3, width=48, heads=3, image_size=32)
+    with pytest.raises(TypeError, match="name of a network"):
+        pareprop.models.create()
 
 
 def test_a_state_dict_of_another_size_is_refused():

@@ -1,7 +1,9 @@
 """The lean optimizers as optimizers of torch."""
 
+import contextlib
 import copy
 import io
+import warnings
 
 import pytest
 import torch
@@ -85,6 +87,21 @@ def test_training_goes_on_bit_for_bit(state, how):
     assert all(map(torch.equal, model.parameters(), twin.parameters()))
 
 
+def test_a_copied_optimizer_has_the_parameters_of_a_copied_network_of_ours():
+    model = pareprop.models.create("vit_tiny", depths=1, width=48, image_size=32, classes=5)
+    images, labels, _ = model.example(2)
+    optimizer = AdamW(model.parameters())
+    twin, resumed = copy.deepcopy((model, optimizer))
+    before = next(model.parameters()).clone()
+    for own, stepping in ((model, optimizer), (twin, resumed)):
+        own.loss(images, labels).backward()
+        stepping.step()
+    assert all(map(torch.equal, twin.parameters(), model.parameters()))
+    assert not torch.equal(next(twin.parameters()), before)
+    with pytest.raises(RuntimeError, match="copy the model first"):
+        copy.deepcopy((optimizer, model))
+
+
 def test_groups_schedulers_and_mistakes():
     model = net()
     optimizer = AdamW(
@@ -154,6 +171,78 @@ def test_updates_inside_of_a_network_of_ours():
                 optimizer.zero_grad()
                 model.loss(input, target).backward()
                 optimizer.step()
+        weights.append(list(model.parameters()))
+    assert all(map(torch.equal, *weights))
+
+
+class Looking(nn.Module):
+    """Looks at something when it is computed again."""
+
+    def __init__(self, inner, look):
+        super().__init__()
+        self.inner, self.look = inner, look
+
+    def forward(self, x):
+        if torch.is_grad_enabled():
+            self.look()
+        return self.inner(x)
+
+
+def test_upper_blocks_are_updated_before_lower_ones_are_computed_again():
+    model, x, seen = Net(), torch.randn(2, 5, 8), []
+    top = model.stack[3].g.up.weight
+    before = top.clone()
+    pairs = [tuple(block.branches()) for block in model.stack]
+    pairs[0] = (Looking(pairs[0][0], lambda: seen.append(torch.equal(top, before))), pairs[0][1])
+    model.stack = pareprop.Stack(pairs, plan=pareprop.StackPlan(["reverse"] * 4, tail=0))
+    optimizer = SGD(model.parameters(), 0.1)
+    with update_inside(optimizer, model):
+        loss_of(*model(x)).backward()
+    assert seen == [False]
+    # A second call of the stack would use weights that the first has changed.
+    with update_inside(optimizer, model), pytest.raises(RuntimeError, match="changed in place"):
+        (loss_of(*model(x)) + loss_of(*model(-x))).backward()
+
+
+def test_updates_inside_of_weights_that_are_used_elsewhere_or_have_hooks():
+    x, weights, hooked = torch.randn(2, 5, 8), [], []
+    for inside in (False, True):
+        model = Net()
+        model.head = nn.Linear(8, 8)
+        model.head.weight = model.stack[1].f.out.weight
+        model.stack[2].g.up.weight.register_hook(lambda gradient: hooked.append(1) or 2 * gradient)
+        optimizer = SGD(model.parameters(), 0.1)
+        with update_inside(optimizer, model) if inside else contextlib.nullcontext():
+            y1, y2 = model(x)
+            loss_of(model.head(y1), y2).backward()
+        if not inside:
+            optimizer.step()
+        weights.append(list(model.parameters()))
+    assert all(map(torch.equal, *weights)) and len(hooked) == 2
+
+
+def test_updates_inside_follow_the_learning_rate():
+    x, weights = torch.randn(2, 5, 8), []
+    for inside in (False, True):
+        model = Net()
+        optimizer = SGD(model.parameters(), 0.1)
+        scheduler = torch.optim.lr_scheduler.MultiplicativeLR(optimizer, lambda epoch: 0.5)
+        with update_inside(optimizer, model) if inside else contextlib.nullcontext(), warnings.catch_warnings():
+            warnings.simplefilter("error")
+            for _ in range(3):
+                loss_of(*model(x)).backward()
+                if not inside:
+                    optimizer.step()
+                    optimizer.zero_grad()
+                scheduler.step()
+            before = model.embed.weight.clone()
+            optimizer.param_groups[0]["lr"] = 0.0
+            if inside:
+                loss_of(*model(x)).backward()
+                assert torch.equal(model.embed.weight, before)
+                optimizer.param_groups[0]["momentum"] = 0.5
+                with pytest.raises(ValueError, match="only 'lr' can be changed"):
+                    loss_of(*model(x)).backward()
         weights.append(list(model.parameters()))
     assert all(map(torch.equal, *weights))
 

@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import pickle
+import re
 import subprocess
 import sys
 from collections import OrderedDict
@@ -15,6 +16,8 @@ from torch import nn
 
 import pareprop
 from branches import blocks
+
+SOURCE = pathlib.Path(os.environ.get("PAREPROP_SOURCE", pathlib.Path(__file__).parents[2]))
 
 
 class Net(nn.Module):
@@ -28,6 +31,14 @@ class Net(nn.Module):
         h = self.embed(x)
         y1, y2 = self.stack(h, h)
         return self.head(y1 + y2)
+
+
+def keys_of_the_program():
+    """Those of `pareprop plan --json`, as its source has them."""
+    source = (SOURCE / "cli" / "plan_text.cpp").read_text()
+    first = source[source.index("ordered_json json{{") :]
+    first = first[: first.index("}};")]
+    return set(re.findall(r'\{"(\w+)",', first)) | set(re.findall(r'json\["(\w+)"\]', source))
 
 
 def test_a_plan_for_a_model_of_ones_own():
@@ -47,6 +58,10 @@ def test_a_plan_for_a_model_of_ones_own():
     assert plan._repr_html_().startswith("<p>batch 16")
     found = json.loads(json.dumps(plan.to_json()))
     assert found["policies"] == plan.policies and len(found["blocks"]) == 4 and found["fits"] is True
+    of_the_program = {"parts", "flags", "command", "command_note", "kinds", "more", "less", "predicted_reserved_bytes"}
+    assert found.keys() == keys_of_the_program() - of_the_program and of_the_program < keys_of_the_program()
+    assert found["predicted_at_most_bytes"] == plan.at_most_bytes and found["network"] == "Net"
+    assert found["step_seconds"] == plan.modes[-1].step_seconds and 0 < found["speed"] <= 1
     assert net.embed.weight.device.type == "cpu" and all(p.grad is not None for p in net.parameters())
 
 
@@ -59,6 +74,10 @@ def test_a_budget_that_is_too_small():
     for budget in ("lots", "8", "-3GiB"):
         with pytest.raises(ValueError):
             pareprop.plan(net, x, budget=budget)
+    for budget in (None, [], True, float("nan")):
+        for call in (lambda: pareprop.plan(net, x, budget=budget), lambda: pareprop.fit(Encoder(), x, budget)):
+            with pytest.raises(TypeError, match="budget: got .*; expected a number of bytes"):
+                call()
     with pytest.raises(ValueError, match="use pareprop.fit"):
         pareprop.plan(nn.Linear(8, 8), x, budget="1GiB")
 
@@ -94,6 +113,26 @@ def test_verify():
     assert not broken and "pareprop.nn.Dropout" in repr(broken)
 
 
+def test_options_of_stacks_outlive_planning_verifying_and_measuring():
+    net, x = Net(3, mode="reprop"), torch.randn(2, 5, 8)
+    net.stack = pareprop.Stack(blocks(3, 32), "reprop", exact=True)
+    assert all(row.bit_identical and row.drift == 0 for row in pareprop.verify(net, x).rows)
+    assert pareprop.verify(net, x, exact=False).rows[2].drift > 0
+    pareprop.plan(net, x, budget="1GiB", measure=True)
+    net(x).sum().backward()
+    assert net.stack.drift.worst == 0
+
+    class Unused(nn.Linear):
+        def forward(self, x):
+            return x * self.weight[0]
+
+    stack = pareprop.Stack([(Unused(8, 8), nn.Linear(8, 8))] * 3, allow_unused_parameters=True)
+    assert pareprop.plan(stack, (x, x), budget="1GiB", measure=True).fits
+    assert pareprop.verify(stack, (x, x))
+    stack(x, x)[0].sum().backward()
+    assert stack[0].f.bias.grad is None
+
+
 def test_trace(tmp_path):
     net, x = Net(3), torch.randn(2, 5, 8)
     hooked = []
@@ -119,7 +158,8 @@ pareprop.memory.install()
 x = torch.zeros(1 << 20)
 usage = pareprop.memory.usage()
 assert usage.live >= 4 << 20 and usage.peak >= usage.live, usage
-assert "MiB" in repr(usage)
+assert "MiB" in repr(usage) and "<td>4.0 MiB" in usage._repr_html_() and "all together" in usage._repr_html_()
+assert usage.to_json()["peak"] == usage.peak and sum(usage.to_json()["live_by_tag"].values()) == usage.live
 del x
 pareprop.memory.reset_peaks()
 assert pareprop.memory.usage().peak < 4 << 20
@@ -236,6 +276,45 @@ def test_fit_finds_nested_named_and_shared_blocks():
         pareprop.fit(nn.Sequential(pair(), pair()).eval(), x, "1GiB")
 
 
+def test_fit_finds_the_blocks_of_stages():
+    class Block(nn.Sequential):
+        def forward(self, x):
+            return x + super().forward(x)
+
+    class Stage(nn.Module):
+        def __init__(self, width, depth, after=8):
+            super().__init__()
+            inner = [Block(nn.Linear(width, 64), nn.GELU(), nn.Linear(64, width)) for _ in range(depth)]
+            self.blocks = nn.ModuleList(inner)
+            self.merge = nn.Linear(width, after)
+
+        def forward(self, x):
+            for block in self.blocks:
+                x = block(x)
+            return self.merge(x)
+
+    x = torch.randn(64, 8)
+    model = nn.Sequential(nn.Linear(8, 8), nn.Sequential(Stage(8, 2, 16), Stage(16, 1)))
+    found = pareprop.fit(model, x, "1GiB")
+    assert found.blocks == ["1.0.blocks.0", "1.0.blocks.1", "1.1.blocks.0"]
+    assert found.smallest_peak_bytes < pareprop.fit(model, x, "1GiB", blocks="1").smallest_peak_bytes
+    # Modules of one size are blocks, whatever they have inside of them.
+    model = nn.Sequential(nn.Linear(8, 8), nn.Sequential(Stage(8, 2), Stage(8, 2)))
+    assert pareprop.fit(model, x, "1GiB").blocks == ["1.0", "1.1"]
+
+
+def test_fit_names_what_a_block_must_not_do():
+    class Adding(nn.Linear):
+        def forward(self, x):
+            told.append(x.detach())
+            return super().forward(torch.cat([x, *told]))[: len(x)]
+
+    told = []
+    model = nn.Sequential(nn.Linear(8, 8), nn.Sequential(Adding(8, 8), Adding(8, 8)))
+    with pytest.raises(ValueError, match="changes something outside of itself"):
+        pareprop.fit(model, torch.randn(4, 8), "1GiB")
+
+
 def test_a_fit_that_fails_leaves_the_one_before():
     model, x = nn.Sequential(*[nn.Sequential(nn.Linear(64, 64), nn.GELU()) for _ in range(4)]), torch.randn(512, 64)
     loose = pareprop.fit(model, x, "1GiB")
@@ -247,12 +326,11 @@ def test_a_fit_that_fails_leaves_the_one_before():
     assert again == tight.checkpointed
 
 
-SOURCE = pathlib.Path(os.environ.get("PAREPROP_SOURCE", pathlib.Path(__file__).parents[2]))
 TIMM = """
 import sys
 sys.path.insert(0, {folder!r})
 from timm_alone import timm
-import pareprop, torch
+import pareprop, safetensors.torch, torch
 if timm is None:
     sys.exit(77)
 model = timm.create_model("vit_tiny_patch16_224", img_size=64, depth=5, num_classes=10)
@@ -263,12 +341,17 @@ budget = (loose.stored_at_most_bytes + loose.smallest_at_most_bytes) // 2
 found = pareprop.fit(model, x, budget, optimizer=None)
 assert "C" in found.policies and found.at_most_bytes <= budget, found
 model(x).mean().backward()
+safetensors.torch.save_file(model.state_dict(), {file!r})
+ours = pareprop.models.create(pretrained={file!r}, heads=3, norm_eps=1e-6).eval()
+with torch.no_grad():
+    torch.testing.assert_close(ours(x[:2]), model.eval()(x[:2]), rtol=1e-4, atol=1e-5)
 """
 
 
-def test_fit_of_timm():
-    """In a process of its own: transformers must not see what timm is given instead of torchvision."""
-    code = TIMM.format(folder=str(SOURCE / "tests" / "train"))
+def test_timm(tmp_path):
+    """A fit of its model, and its weights in ours. In a process of its own: transformers must not see what timm is given
+    instead of torchvision."""
+    code = TIMM.format(folder=str(SOURCE / "tests" / "train"), file=str(tmp_path / "timm.safetensors"))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     if done.returncode == 77:
         pytest.skip("timm is not installed")

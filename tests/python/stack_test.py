@@ -127,6 +127,21 @@ def test_a_watch_sees_the_tasks():
     assert len(seen) == 1
 
 
+def test_calls_of_an_engine_that_was_replaced_are_watched():
+    stack, x, mask = pareprop.Stack(blocks(2)), torch.randn(2, 5, 8), torch.ones(5, 5, dtype=torch.bool)
+    told, seen = [], []
+    stack.on_block_gradients(lambda block, parameters, grads: told.append(block))
+    stack.watch(lambda tasks: seen.append(len(tasks)))
+    first, second = stack(x, x, mask=mask), stack(x, x)
+    (loss_of(*first) + loss_of(*second)).backward()
+    assert told == [1, 0, 1, 0] and len(seen) == 2
+    open_call = stack(x, x)
+    stack.set_mode("reprop")
+    stack(x, x)
+    loss_of(*open_call).backward()
+    assert len(told) == 6 and len(seen) == 3
+
+
 def test_replaced_dropout_is_drawn_again():
     layer = pareprop.nn.replace_dropout(nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.4), nn.Sequential(nn.Dropout(0.2))))
     assert [type(part).__name__ for part in layer.modules()].count("Dropout") == 2

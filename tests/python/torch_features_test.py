@@ -60,6 +60,17 @@ def test_to_another_type(x):
     ) < 1e-10
 
 
+def test_to_a_lower_type_and_back_after_a_call(x):
+    stack = pareprop.Stack(blocks(2))
+    assert same_gradients(stack, x)
+    for dtype, limit in ((torch.bfloat16, 5e-2), (torch.float32, 1e-5)):
+        stack.to(dtype)
+        inputs, given = list(stack.parameters()), x.to(dtype)
+        expected = gradients(inputs, lambda: by_autograd(stack, x, x))
+        found = gradients(inputs, lambda: stack(given, given))
+        assert found[0].dtype == dtype and largest_error(found, expected) < limit
+
+
 def test_freezing_and_replacing_later(x):
     stack = pareprop.Stack(blocks(3))
     assert same_gradients(stack, x)
@@ -87,6 +98,18 @@ def test_hooks_of_parameters_and_modules(x):
     assert len(seen) == len(after) == 1 and forwards == [2]
     torch.testing.assert_close(seen[0], expected)
     torch.testing.assert_close(found, expected * 2)
+
+
+def test_hooks_of_a_block_are_refused(x):
+    block = pareprop.Stack(blocks(1))[0]
+    for register in (
+        block.register_forward_hook,
+        block.register_forward_pre_hook,
+        block.register_full_backward_hook,
+        block.register_full_backward_pre_hook,
+    ):
+        with pytest.raises(RuntimeError, match="hooks of a block"):
+            register(lambda *args: None)
 
 
 @pytest.mark.parametrize("mode, calls", [("stored", 1), ("reprop", 2)])
@@ -198,6 +221,27 @@ def test_compiled_branches(x, backend):
     expected = gradients(parameters, lambda: by_autograd(stack, x, x))
     for _ in range(2):
         assert largest_error(gradients(parameters, lambda: compiled(x, x)), expected) < 1e-5
+
+
+@pytest.mark.parametrize("way", ["compile()", "torch.compile", "part", "forward"])
+def test_compiled_branches_run_on_one_lane(x, way):
+    stack = pareprop.Stack(blocks(4))
+    lanes = []
+    stack.watch(lambda tasks: lanes.append({task.lane for task in tasks}))
+    loss_of(*stack(x, x)).backward()
+    assert stack.engine_now().plan().overlap
+    mlp = stack[1].g
+    if way == "compile()":  # in place
+        mlp.compile(backend="eager")
+    elif way == "torch.compile":
+        stack[1].g = torch.compile(mlp, backend="eager")
+    elif way == "part":
+        mlp.up.compile(backend="eager")
+    else:
+        mlp.forward = torch.compile(mlp.forward, backend="eager")
+        stack[1].g = nn.Sequential(mlp)
+    loss_of(*stack(x, x)).backward()
+    assert not stack.engine_now().plan().overlap and lanes[1] == {0}
 
 
 def test_a_compiled_model_with_a_stack(x):

@@ -1,5 +1,6 @@
 """One of two processes, started by distributed_test.py: its losses are those of one process with the whole batch."""
 
+import contextlib
 import os
 
 import torch
@@ -41,12 +42,65 @@ def mean(losses):
     return losses / dist.get_world_size()
 
 
+def whole(mine):
+    """The batches of which both processes have a half."""
+    parts = [torch.empty_like(mine) for _ in range(2)]
+    dist.all_gather(parts, mine.contiguous())
+    return torch.cat(parts, 1)
+
+
 def check(losses, expected):
     assert (mean(losses) - expected).abs().max() < 1e-5, (losses, expected)
 
 
+def same_in_two_parts(wrapped, batch, *no_sync):
+    """Two micro-batches, the first without sending, are the same as one batch."""
+
+    def gradient(parts):
+        wrapped.zero_grad()
+        for i, x in enumerate(parts):
+            with contextlib.ExitStack() as scopes:
+                for scope in no_sync if i + 1 < len(parts) else ():
+                    scopes.enter_context(scope())
+                (nn.functional.mse_loss(wrapped(x), x) / len(parts)).backward()
+        return [parameter.grad.clone() for parameter in wrapped.parameters()]
+
+    for a, b in zip(gradient([batch]), gradient(list(batch.chunk(2)))):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
+
+
 def ddp(rank, mine, expected):
-    check(train(nn.parallel.DistributedDataParallel(Net()), mine), expected)
+    wrapped = nn.parallel.DistributedDataParallel(Net())
+    check(train(wrapped, mine), expected)
+    wrapped = nn.parallel.DistributedDataParallel(Net())
+    same_in_two_parts(wrapped, mine[0], wrapped.no_sync)
+    optimizer = pareprop.optim.SGD(wrapped.parameters(), 0.1)
+    try:
+        with pareprop.optim.update_inside(optimizer, wrapped):
+            raise AssertionError("gradients would not be averaged, and nothing was said")
+    except ValueError as error:
+        assert "DistributedDataParallel" in str(error), error
+
+    def ours():
+        return pareprop.models.create("vit_tiny", depths=2, width=48, image_size=32, classes=5)
+
+    images, labels, _ = ours().example(4)
+
+    def losses(model, *batch):
+        found = []
+        for _ in range(3):
+            loss = nn.functional.cross_entropy(model(batch[0]), batch[1])
+            model.zero_grad()
+            loss.backward()
+            found.append(loss.detach())
+            with torch.no_grad():
+                for parameter in model.parameters():
+                    parameter -= 0.1 * parameter.grad
+        return torch.stack(found)
+
+    part = slice(2 * rank, 2 * rank + 2)
+    wrapped = nn.parallel.DistributedDataParallel(ours())
+    check(losses(wrapped, images[part], labels[part]), losses(ours(), images, labels))
 
 
 def overlap(rank, mine, expected):
@@ -57,19 +111,19 @@ def overlap(rank, mine, expected):
     wrapped = nn.parallel.DistributedDataParallel(net)
     check(train(wrapped, mine), expected)
 
-    # Two micro-batches, the first without sending, are the same as one batch.
-    def gradient(steps):
-        net.zero_grad()
-        for i, x in enumerate(steps):
-            if i + 1 < len(steps):
-                with wrapped.no_sync(), sending.no_sync():
-                    (nn.functional.mse_loss(wrapped(x), x) / len(steps)).backward()
-            else:
-                (nn.functional.mse_loss(wrapped(x), x) / len(steps)).backward()
-        return [parameter.grad.clone() for parameter in net.parameters()]
+    same_in_two_parts(wrapped, mine[0], wrapped.no_sync, sending.no_sync)
+    sending.remove()
 
-    for a, b in zip(gradient([mine[0]]), gradient(list(mine[0].chunk(2)))):
-        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
+    # Frozen blocks at the bottom have no gradients to wait for; those above are averaged all the same.
+    def frozen():
+        net = Net()
+        net.embed.requires_grad_(False)
+        net.stack[0].requires_grad_(False)
+        return net
+
+    net = frozen()
+    sending = pareprop.distributed.overlap(net)
+    check(train(nn.parallel.DistributedDataParallel(net), mine), train(frozen(), whole(mine)))
     sending.remove()
 
 

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "pareprop/memory/meter.h"
+#include "pareprop/reversible/torch_lanes.h"
 #include "tests/reversible/test_branches.h"
 
 namespace pareprop {
@@ -74,6 +75,20 @@ TEST(StackNetwork, AStepWithoutABackwardPassIsAnError) {
   EXPECT_THROW(StackNetwork({}, {}, nullptr), std::invalid_argument);
 }
 
+TEST(StackNetwork, WeightsOfCallablesAreBlockWeights) {
+  const at::Tensor own = at::ones({4}).requires_grad_(true);
+  const at::Tensor shared = at::ones({4}).requires_grad_(true);
+  const auto branch = [](const at::Tensor& weight) {
+    return Branch([weight](const at::Tensor& x, const BranchCall&) { return x.mul(weight); },
+                  {weight});
+  };
+  const Stack first({{branch(own), branch(shared)}, {branch(own), branch(own)}});
+  const Stack second({{branch(shared), branch(shared)}});
+  const StackNetwork network({first, second}, {own, shared}, [](auto...) {});
+  ASSERT_EQ(network.block_weights().size(), 1u);
+  EXPECT_TRUE(network.block_weights().front().is_same(own));
+}
+
 TEST(NetworkRestored, PutsPlanOptionsAndExecutorBack) {
   TwoStacks two;
   const StepPlan before = two.network.plan();
@@ -85,6 +100,33 @@ TEST(NetworkRestored, PutsPlanOptionsAndExecutorBack) {
   EXPECT_EQ(two.network.plan(), before);
   EXPECT_EQ(two.network.options(), (StackOptions{.precision = Precision::fp64}));
   EXPECT_EQ(two.stacks[0]->options(), two.network.options());
+}
+
+TEST(NetworkRestored, PutsTheOptionsAndExecutorsOfEachStackBack) {
+  TwoStacks two;
+  const StackOptions own{.precision = Precision::fp64,
+                         .arithmetic = Arithmetic::exact,
+                         .fraction_bits = 30,
+                         .drift_limit = 0.5,
+                         .allow_unused_parameters = true,
+                         .seed = 3};
+  two.stacks[1]->set_options(own);
+  two.stacks[1]->set_executor(std::make_shared<TorchCpuLanes>(2, 1));
+  const auto executors = two.stacks[1]->executors();
+  {
+    const NetworkRestored restored(two.network);
+    two.network.set_numerics(Precision::fp32, Arithmetic::floating);
+    StackOptions changed = own;
+    changed.precision = Precision::fp32;
+    changed.arithmetic = Arithmetic::floating;
+    EXPECT_EQ(two.stacks[1]->options(), changed);
+    EXPECT_EQ(two.stacks[0]->options(), StackOptions{});
+    two.network.set_mode(Mode::stored);
+    EXPECT_NE(two.stacks[1]->executors(), executors);
+  }
+  EXPECT_EQ(two.stacks[1]->options(), own);
+  EXPECT_EQ(two.stacks[1]->executors(), executors);
+  EXPECT_EQ(two.stacks[0]->options(), (StackOptions{.precision = Precision::fp64}));
 }
 
 }  // namespace
