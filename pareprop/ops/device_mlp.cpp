@@ -5,6 +5,9 @@
 #include <ATen/ops/gelu_backward.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <algorithm>
+
+#include "pareprop/ops/device_path.h"
 #include "pareprop/ops/linear.h"
 #include "pareprop/ops/precision.h"
 #include "pareprop/ops/product.h"
@@ -19,6 +22,13 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 Tensor rows_of_mlp(const Tensor& t) { return t.reshape({-1, t.size(-1)}); }
+
+// Rows whose gradient between the products is so small that parts of it are not worth their
+// launches.
+std::int64_t few_rows(const Tensor& sums) {
+  constexpr std::int64_t kLittle = std::int64_t{16} << 20;
+  return std::max<std::int64_t>(1, kLittle / (sums.size(1) * sums.element_size()));
+}
 
 enum DeviceMlpSaved { kMlpX, kMlpW1, kMlpW2, kMlpSums, kMlpHidden };
 constexpr const char* kMlpNames[] = {"w1", "b1", "w2", "b2"};
@@ -48,9 +58,15 @@ struct DeviceMlpFunction : torch::autograd::Function<DeviceMlpFunction> {
     const Tensor hidden =
         saved[kMlpHidden].defined() ? rows_of_mlp(saved[kMlpHidden]) : at::gelu(sums);
     const Tensor dy = rows_of_mlp(grads[0].to(type));
-    const Tensor dhidden = product(dy, saved[kMlpW2].to(type), type);
+    const Tensor w2 = saved[kMlpW2].to(type);
     Tensor dsums = tape_is_consumed() ? sums : at::empty_like(sums);
-    at::gelu_backward_out(dsums, dhidden, sums);
+    const std::int64_t rows = sums.size(0), at_a_time = rows_at_a_time(sums, rows, few_rows(sums));
+    for (std::int64_t first = 0; first < rows; first += at_a_time) {
+      const std::int64_t count = std::min(at_a_time, rows - first);
+      const Tensor dhidden = product(dy.narrow(0, first, count), w2, type);
+      Tensor part = dsums.narrow(0, first, count);
+      at::gelu_backward_out(part, dhidden, sums.narrow(0, first, count));
+    }
     variable_list result(6);
     if (ctx->needs_input_grad(0)) {
       const auto x_dtype = ctx->saved_data["x_dtype"].toScalarType();

@@ -77,6 +77,10 @@ std::vector<DeviceOp> device_ops() {
       {"mlp",
        {{4, 300, 16}, {48, 16}, {48}, {24, 48}, {24}},
        [](const Tensors& in) { return mlp(in[0], in[1], in[2], in[3], in[4]); }},
+      // More than one part of its rows.
+      {"large mlp",
+       {{1, 1100, 8}, {4096, 8}, {4096}, {4, 4096}, {4}},
+       [](const Tensors& in) { return mlp(in[0], in[1], in[2], in[3], in[4]); }},
       {"lean mlp",
        {{4, 300, 16}, {48, 16}, {48}, {24, 48}, {24}},
        [](const Tensors& in) {

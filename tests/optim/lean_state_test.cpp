@@ -100,6 +100,26 @@ TEST_P(LeanState, KernelsGiveTheBitsOfTheComposition) {
   expect_close(by_kernels, composed, 1e-6);
 }
 
+// The composition takes it in two parts.
+TEST_P(LeanState, KernelsGiveTheBitsOfTheCompositionOfALargeParameter) {
+  if (GetParam().kind == OptimizerKind::adafactor) return;
+  const auto large = [] {
+    at::manual_seed(3);
+    return io::NamedTensors{
+        {"weight", at::randn({kAtATime + 300}).to(GetParam().weights).set_requires_grad(true)}};
+  };
+  const auto by_kernels = large(), composed = large();
+  const auto kernels = GetParam().make(by_kernels), composition = GetParam().make(composed);
+  run(*kernels, 0, 1);
+  {
+    const DevicePathScope device_path;
+    run(*composition, 0, 1);
+  }
+  expect_equal(kernels->state(), composition->state());
+  if (GetParam().weights == at::kBFloat16) return expect_equal(by_kernels, composed);
+  expect_close(by_kernels, composed, 1e-6);
+}
+
 TEST_P(LeanState, BitsDoNotDependOnThreadsOrOnHowAStepIsSplit) {
   const auto expected = GetParam().parameters(2);
   run(*GetParam().make(expected), 0, 3);
