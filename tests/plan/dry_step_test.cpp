@@ -116,6 +116,29 @@ INSTANTIATE_TEST_SUITE_P(EveryFamily, DryStepTest,
                                             ::testing::Values(Precision::fp32, Precision::bf16,
                                                               Precision::fp64)));
 
+// Images of 1024 x 1024 pixels and texts of 8192 tokens: a score for each pair of tokens of one
+// head alone would be 64 and 256 MiB.
+TEST(DryStep, LongInputsTakeActivationsThatGrowWithTheirTokens) {
+  const Case image{
+      "vit_cifar", {.depths = {1}, .width = 32, .heads = {1}, .patch = 16, .image_size = 1024}, 1};
+  const Case text{"roberta_base",
+                  {.depths = {1}, .width = 32, .heads = {1}, .length = 8192, .vocabulary = 300},
+                  1};
+  Case short_image = image, short_text = text;
+  short_image.overrides.image_size = 512;  // a quarter of the tokens
+  short_text.overrides.length = 2048;
+  for (const auto& [whole, part] : {std::pair(image, short_image), std::pair(text, short_text)}) {
+    for (const Mode mode : {Mode::reprop, Mode::pareprop}) {
+      const auto peak = [mode = mode](const Case& c) {
+        const StepPlan plan =
+            models::make_model(c.model, c.overrides, {.device = at::kMeta})->plan_of(mode);
+        return static_cast<double>(real_step(c, {.batch = 1}, plan).activation_peak);
+      };
+      EXPECT_LE(peak(whole), 4.4 * peak(part)) << whole.model << " " << name(mode);
+    }
+  }
+}
+
 // Their maps are parts of one tensor, which convolutions lay out anew.
 TEST(DryStep, OfOneImageCountsTheMapsOfConvolutions) {
   const Case c{"mvit_cifar", {}, 1};

@@ -5,10 +5,13 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 
 #include "pareprop/memory/caching_allocator.h"
 #include "pareprop/memory/meter.h"
 #include "pareprop/models/weights.h"
+#include "pareprop/reversible/deferred_checks.h"
+#include "pareprop/train/learner.h"
 #include "pareprop/train/model_for_data.h"
 #include "pareprop/train/trainer.h"
 #include "tests/io/temporary_folder.h"
@@ -85,6 +88,56 @@ TEST(InsideUpdates, GiveTheBitsOfUpdatesAfterTheBackwardPass) {
         EXPECT_EQ(inside.result.steps[i].loss, after.result.steps[i].loss) << model << " " << i;
         EXPECT_EQ(inside.result.steps[i].gradient_norm, after.result.steps[i].gradient_norm);
       }
+    }
+  }
+}
+
+// The weights after so many steps on `lanes` lanes.
+std::vector<at::Tensor> weights_after(int steps, const TrainConfig& config, int lanes,
+                                      bool inside) {
+  const auto group = distributed::make_process_group({});
+  const Learner learner =
+      make_learner(config, choices_of(config), open_data(config), at::kCPU, *group);
+  models::Model& model = *learner.model;
+  StepPlan plan = model.plan_of(lanes == 1 ? Mode::reprop : Mode::pareprop);
+  for (StackPlan& stack : plan.stacks) stack.lanes = std::max(2, lanes);
+  model.set_plan(plan);
+  std::optional<InsideUpdates> updates;
+  if (inside) updates.emplace(model, *learner.optimizer, *learner.shares);
+  constexpr double kRate = 3e-3;
+  for (int step = 0; step < steps; ++step) {
+    const auto number = static_cast<std::uint64_t>(step);
+    drop_gradients(model);
+    const at::Tensor loss =
+        model.loss(model.example(2, number),
+                   {.pass = std::make_shared<Pass>(1, number, std::make_shared<DeferredChecks>(),
+                                                   inside ? updates->taker() : nullptr)});
+    if (inside) updates->begin_stepping(kRate, 1.0, nullptr);
+    loss.backward();
+    if (inside) {
+      updates->finish();
+    } else {
+      learner.optimizer->step(kRate, 1.0);
+    }
+  }
+  std::vector<at::Tensor> weights;
+  for (const at::Tensor& weight : model.weights()) weights.push_back(weight.detach());
+  return weights;
+}
+
+// The steps of whole runs are on two.
+TEST(InsideUpdates, GiveTheSameBitsOnOneOrThreeLanes) {
+  constexpr int kSteps = 20;
+  for (const char* model : {"vit_cifar", "swin_cifar", "mvit_cifar", "roberta_base"}) {
+    TrainConfig config = small(model);
+    if (config.model != "mvit_cifar") config.depth = {config.model == "swin_cifar" ? 1 : 2};
+    for (const int lanes : {1, 3}) {
+      const auto after = weights_after(kSteps, config, lanes, false);
+      const auto inside = weights_after(kSteps, config, lanes, true);
+      ASSERT_EQ(inside.size(), after.size());
+      int other = 0;
+      for (std::size_t i = 0; i < after.size(); ++i) other += !inside[i].equal(after[i]);
+      EXPECT_EQ(other, 0) << model << ", lanes " << lanes << ": so many weights differ";
     }
   }
 }
