@@ -114,7 +114,9 @@ asan: build-asan/build.ninja ## Tests without time limits under AddressSanitizer
 # Rooms that handle memory themselves or read files of others.
 ASAN_QUICK = text_tests draw_tests graph_tests lanes_tests memory_tests io_tests data_tests data_images_tests \
              data_text_tests ops_tests optim_tests reversible_tests random_cases_tests device_tests trace_tests models_tests
+ifneq ($(shell grep -sm1 GenuineIntel /proc/cpuinfo),)
 asan-quick: export MKL_CBWR = AUTO,STRICT
+endif
 asan-quick: build-asan/build.ninja ## The part of these tests that continuous integration runs
 	cmake --build build-asan --parallel $(JOBS) --target $(ASAN_QUICK)
 	printf '%s\n' $(ASAN_QUICK) | xargs -P2 -I{} sh -c 'echo {}; build-asan/tests/*/{} --gtest_brief=1 || exit 255'

@@ -3,6 +3,7 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <string_view>
 #include <vector>
 
 namespace pareprop::cli {
@@ -27,9 +28,10 @@ constexpr Remedy kRemedies[] = {{Fault::out_of_memory, "--batch", "a smaller --b
 std::string advice(Fault fault, const CLI::App& command) {
   std::vector<std::string> remedies;
   for (const Remedy& one : kRemedies) {
-    if (one.fault == fault && command.get_option_no_throw(one.flag) != nullptr) {
-      remedies.emplace_back(one.words);
-    }
+    const auto has = [&](const char* flag) { return command.get_option_no_throw(flag) != nullptr; };
+    // Where a trained network is used --model only says what it is.
+    const bool chooses = one.flag != std::string_view("--model") || !has("--run");
+    if (one.fault == fault && has(one.flag) && chooses) remedies.emplace_back(one.words);
   }
   const bool memory = fault == Fault::out_of_memory;
   if (remedies.empty()) return memory ? "; stop other programs that use memory" : "";

@@ -179,7 +179,9 @@ Macs DryStep::backward(std::int64_t batch, bool adds, bool divides, bool steps) 
       }
     });
   } else if (adds) {
-    taker = std::make_shared<AddedGradients>(*network_);
+    using Products = AddedGradients::Products;
+    taker = std::make_shared<AddedGradients>(
+        *network_, shape_.sends_gradients ? Products::made_first : Products::added_to_sums);
   }
   network_->step(batch, std::make_shared<Pass>(0, 0, nullptr, std::move(taker),
                                                shape_.goes_back_twice ? 2 : 1));

@@ -37,7 +37,9 @@ struct StepShape {
   Precision precision = Precision::fp32;
   Arithmetic arithmetic = Arithmetic::floating;
   MakeOptimizer optimizer_state = copies_of_weights(2);
-  bool accumulates = false;      // gradient accumulation: gradients already exist
+  bool accumulates = false;  // gradient accumulation: gradients already exist
+  // To other processes: those of the last part are made before they are added up.
+  bool sends_gradients = false;
   bool updates_inside = false;   // the optimizer steps inside the backward pass
   bool goes_back_twice = false;  // ... which runs a first time for the norm of all gradients
   // Of these weights, those whose gradients this process keeps, and the others not, unless it

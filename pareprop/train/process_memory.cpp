@@ -70,6 +70,7 @@ void divide(plan::StepShape& shape, const Network& network, const PlannedProcess
   shape.parts_bytes = travelling_bytes(network, in_parts, shape.device) - travelling;
   shape.updates_inside = process.update == Update::inside;
   shape.accumulates = process.accumulates;
+  shape.sends_gradients = process.all > 1;
   if (!divides(process)) return;
   const auto share = [rank = process.rank, all = process.all](const std::vector<at::Tensor>& of) {
     return distributed::share_of(of, rank, all);

@@ -103,8 +103,8 @@ TEST(DeviceProgram, AStepReadsFromTheDeviceOnce) {
   EXPECT_EQ(reads("9") - reads("5"), 4);
 }
 
-constexpr int kMixed =
-    32;  // a batch whose plan for the device recovers a block, and for the CPU none
+// A batch whose plan for the device recovers a block, and for the CPU none.
+constexpr int kMixed = 24;
 
 // Gradients of a step as `verify` compares them: on the device, with a plan for `planned`.
 VerifyRow row_of_a_mixture(c10::Device planned) {
@@ -288,7 +288,7 @@ TEST(DeviceProgram, PlansForADeviceThatIsNotHere) {
 TEST(DeviceProgram, DoctorExaminesIt) {
   const ScratchFolder folder;
   const std::string file = folder / "doctor.json";
-  SimulatedDevice::set_operator_time(std::chrono::microseconds(2));
+  SimulatedDevice::set_operator_time(std::chrono::microseconds(40));
   const ProgramRun run = run_program({"doctor", "--device", "simulated:1", "--quick", "--model",
                                       "vit_digits", "--batch", "2", "--out", file});
   SimulatedDevice::set_operator_time(std::chrono::microseconds(0));
@@ -310,7 +310,7 @@ TEST(DeviceProgram, DoctorExaminesIt) {
     EXPECT_GT(one.at("predicted_peak_bytes").get<std::int64_t>(), 0);
     if (one.at("mode") == "auto") continue;
     EXPECT_GE(one.at("predicted_reserved_bytes"), one.at("predicted_peak_bytes"));
-    // Operators take 2 us: streams work beside each other, and the host is not what counts.
+    // Operators take longer than the host needs to issue them, so streams work beside each other.
     const double recover = one.at("recover_ms"), overlap = one.at("overlap_ms");
     const std::string mode = one.at("mode");
     EXPECT_EQ(recover > 0.0, mode == "reprop" || mode == "pareprop" || mode == "checkpoint") << one;

@@ -30,8 +30,8 @@ TEST(StepPlan, AllButStoredRecomputeWhatLiesBetween) {
     EXPECT_EQ(plan.overlaps(), mode == Mode::pareprop);
     EXPECT_EQ(plan.stores_all(), mode == Mode::stored);
     EXPECT_EQ(nearest_mode(plan), mode);
-    EXPECT_EQ(plan.stacks[0].lookahead.has_value(), mode == Mode::pareprop);
-    EXPECT_FALSE(plan.stacks[2].lookahead.has_value()) << "the deepest";
+    EXPECT_FALSE(plan.stacks[0].overlap) << "the first, and not the deepest";
+    EXPECT_EQ(plan.stacks[2].overlap, mode == Mode::pareprop);
     EXPECT_EQ(plan.stacks[0].kept_tail(), 0);
     EXPECT_GT(plan.stacks[2].kept_tail(), 0);
     for (std::size_t i = 0; i < plan.stacks.size(); ++i) {

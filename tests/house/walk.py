@@ -42,7 +42,7 @@ SHORTER = [
 ]
 
 # Commands of the program, which are run. The others are in ELSEWHERE.
-PROGRAM = r"(torchrun .* )?(build/)?pareprop "
+PROGRAM = r"(torchrun .* )?(build/)?pareprop (?!.* folder:TWO )"
 
 
 class Wrong(Exception):
@@ -109,6 +109,13 @@ def script_exists(words, root, build):
         raise Wrong(f"{words[-1]} is no file")
 
 
+def flags_exist(words, root, build):
+    known = subprocess.run([build / "pareprop", words[1], "--help"], capture_output=True, text=True, check=True).stdout
+    for word in words:
+        if word.startswith("--") and not re.search(re.escape(word) + r"\b", known):
+            raise Wrong(f"pareprop {words[1]} has no {word}")
+
+
 ALL = "--all runs it"  # the only reason with which a command is run under --all
 
 # What is not run in a test: why, and what is looked up instead.
@@ -126,6 +133,7 @@ ELSEWHERE = [
     (r"make (bench-peers|bench-frontier)( (PEERS|FRONTIER)=.*)?$", "takes hours", peers_take_arguments),
     (r"make (bench-growth|report)$", "takes half an hour of an idle machine", target_exists),
     (r"make report-png$", "needs a browser, and what make report writes", target_exists),
+    (r"pareprop train --model \w+ --data folder:TWO ", "takes 11 to 17 GiB of memory", flags_exist),
     (r"tools/convert_pickle.py ", "needs a pickle; train.weights makes one", file_exists),
     (r"tools/convert_slowfast.py ", "needs a checkpoint of SlowFast; models.convert_slowfast makes one", file_exists),
 ]

@@ -90,7 +90,7 @@ TEST(Product, WidensOnlyWhereTheCpuHasNoBf16) {
 }
 
 TEST(Product, HasTheSameBitsOnAnyNumberOfThreadsAndAtAnyAddress) {
-  ASSERT_TRUE(fix_order_of_sums());  // test programs have MKL_CBWR
+  ASSERT_TRUE(fix_order_of_sums());  // where it has to be, test programs have MKL_CBWR
   at::manual_seed(6);
   const at::Tensor a = at::randn({64, 6272}), b = at::randn({6272, 96});
   const at::Tensor expected = product(a, b, at::kFloat);

@@ -73,7 +73,7 @@ TEST(DeviceStacks, UpdatesInsideTheBackwardPassHaveNoRace) {
 
 TEST(DeviceStacks, RandomStacksHaveNoRaceAndTheGradientsOfTheCpu) {
   const auto seed = testing::case_seed(20240617);
-  const int cases = testing::case_count(500);
+  const int cases = testing::case_count(1000);
   std::cout << "seed " << seed << ", " << cases << " cases\n";
   at::set_num_threads(1);
   std::map<Precision, int> same_bits;
