@@ -67,7 +67,6 @@ TEST(BatchParts, HaveTheLossAndGradientsOfTheWholeWithDropout) {
         for (const Mode mode : modes) {
           model->set_mode(mode);
           for (const std::int64_t samples : {2, 4}) {
-            if (samples == 2 && (on_device_path || plain)) continue;
             const std::string words = std::string(network.name) + (plain ? " plain " : " ") +
                                       std::string(name(mode)) + " by " + std::to_string(samples) +
                                       (on_device_path ? " on the device path" : "");

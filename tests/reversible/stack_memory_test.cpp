@@ -167,7 +167,7 @@ TEST_F(StackMemory, GradientsOfTheOutputsAreWrittenOver) {
   EXPECT_EQ(used, FreshGradient::made);
 }
 
-TEST_F(StackMemory, NothingIsLeftOverOf100Steps) {
+TEST_F(StackMemory, NothingIsLeftOverOf300Steps) {
   const at::Tensor x = random_tensor({2, 8, 64}, at::kFloat, 7);
   for (Mode mode : {Mode::stored, Mode::checkpoint, Mode::reprop, Mode::pareprop}) {
     Stack stack(test_blocks(2, kShape), mode);
@@ -177,7 +177,7 @@ TEST_F(StackMemory, NothingIsLeftOverOf100Steps) {
       y1.mul(y2).sum().backward();
       for (at::Tensor& weight : stack->parameters()) weight.mutable_grad().reset();
     };
-    for (int i = 0; i < 100; ++i) {
+    for (int i = 0; i < 300; ++i) {
       step();
       if (i == 2) live = memory::usage().total_live;
     }
